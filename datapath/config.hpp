@@ -23,15 +23,16 @@ enum class LogLevel : uint8_t { kError, kWarning, kInfo, kDebug };
 // Precedence: flag > environment > default. Names in brackets are the environment's.
 struct Config {
   WireKind wire = WireKind::kFabric;
-  std::string fabric = "default";   // [UROCE_FABRIC] letters, digits, '-', '_' ; 1..32 characters
-  std::string run_directory;        // [UROCE_RUN_DIR] parent of fabrics; default $XDG_RUNTIME_DIR/uroce, else /tmp/uroce-<uid>
+  std::string fabric = "default";  // [UROCE_FABRIC] letters, digits, '-', '_' ; 1..32 characters
+  std::string run_directory;  // [UROCE_RUN_DIR] parent of fabrics; default $XDG_RUNTIME_DIR/uroce,
+                              // else /tmp/uroce-<uid>
   std::vector<std::string> devices = {"uroce0", "uroce1"};  // [UROCE_DEVICES] comma separated
-  std::string netdev;               // [UROCE_NETDEV] a Linux interface: one device, uroce0, on it
-  Mtu mtu = Mtu::k4096;             // [UROCE_MTU] largest path MTU offered; netdev lowers it to what fits
+  std::string netdev;    // [UROCE_NETDEV] a Linux interface: one device, uroce0, on it
+  Mtu mtu = Mtu::k4096;  // [UROCE_MTU] largest path MTU offered; netdev lowers it to what fits
   ProgressMode progress = ProgressMode::kAuto;  // [UROCE_PROGRESS] auto | dedicated[:CPU]
-  int dedicated_cpu = -1;           // -1: the last allowed CPU
+  int dedicated_cpu = -1;                       // -1: the last allowed CPU
   LogLevel log_level = LogLevel::kWarning;      // [UROCE_LOG_LEVEL] error | warning | info | debug
-  std::string log_file;             // [UROCE_LOG] empty: stderr
+  std::string log_file;                         // [UROCE_LOG] empty: stderr
 
   // Path of this fabric's directory: run_directory/fabric.
   std::string fabric_directory() const;

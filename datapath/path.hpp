@@ -10,9 +10,9 @@
 
 namespace uroce {
 
-// Made by Wire::open_path, owned by the lane, named by AddressVector::path. The template holds Ethernet, IP and
-// UDP headers complete but for the IP length, IPv4 id and checksum, UDP source port and length, which the frame builder
-// fills in.
+// Made by Wire::open_path, owned by the lane, named by AddressVector::path. The template holds
+// Ethernet, IP and UDP headers complete but for the IP length, IPv4 id and checksum, UDP source
+// port and length, which the frame builder fills in.
 class Path {
  public:
   static constexpr size_t kMaxHeaders = 14 + 40 + 8;
@@ -21,8 +21,8 @@ class Path {
   std::array<std::byte, kMaxHeaders> header_template{};
   uint8_t header_bytes = 0;  // 42 for v4, 62 for v6
   bool ipv6 = false;
-  bool loopback = false;               // to this very endpoint
-  std::atomic<bool> resolved{false};   // destination MAC known; written by the wire
+  bool loopback = false;              // to this very endpoint
+  std::atomic<bool> resolved{false};  // destination MAC known; written by the wire
 };
 
 }  // namespace uroce

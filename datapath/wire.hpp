@@ -1,7 +1,8 @@
-// A wire: lends buffers for outgoing Ethernet frames and bursts of incoming ones. Two implementations: the
-// fabric (shared memory) and ethdev (a DPDK port).
+// A wire: lends buffers for outgoing Ethernet frames and bursts of incoming ones. Two
+// implementations: the fabric (shared memory) and ethdev (a DPDK port).
 //
-// Calls are made under the lane's lock unless marked otherwise. Frames are whole Ethernet frames without FCS.
+// Calls are made under the lane's lock unless marked otherwise. Frames are whole Ethernet frames
+// without FCS.
 #pragma once
 
 #include <cstddef>
@@ -39,15 +40,18 @@ class Wire {
   // The largest path MTU that this wire carries.
   virtual Mtu max_mtu() const = 0;
 
-  // Fills a path for `address` (header template and so on). `destination_qpn` may be 0 (an address handle). Starts
-  // next-hop resolution where there is one; see Path::resolved. Refusals: ENETUNREACH, EHOSTUNREACH, EINVAL, with a sentence.
+  // Fills a path for `address` (header template and so on). `destination_qpn` may be 0 (an address
+  // handle). Starts next-hop resolution (fabric: the connection to the peer's slot); see
+  // Path::resolved. Refusals: ENETUNREACH, EHOSTUNREACH, EINVAL, with a sentence. Called without
+  // the lane lock, from any thread.
   virtual Result<std::unique_ptr<Path>> open_path(const transport::AddressVector& address,
                                                   Qpn destination_qpn) = 0;
   // Called without the lane lock: waits up to `timeout_ns` until the path is resolved.
   virtual bool wait_resolved(const Path& path, int64_t timeout_ns) = 0;
 
-  // Transmit. reserve lends room for one frame of up to `size` bytes toward the peer, or null when full (a peer that
-  // is gone or unresolved swallows frames instead: null would park for ever). A second reserve replaces an uncommitted one.
+  // Transmit. reserve lends room for one frame of up to `size` bytes toward the peer, or null when
+  // full (a peer that is gone or unresolved swallows frames instead: null would park for ever). A
+  // second reserve replaces an uncommitted one.
   virtual std::byte* reserve(const Path& path, Qpn destination_qpn, size_t size) = 0;
   // The reserved frame is complete and `size` bytes long.
   virtual void commit(size_t size) = 0;
@@ -58,30 +62,33 @@ class Wire {
   virtual size_t receive(std::span<Frame> out) = 0;
   virtual void release() = 0;
 
-  // Wakes receivers that sleep with our frames unconsumed (fabric: FUTEX_WAKE ~3 us after flush). True while some
-  // frame still needs watching. `spinning_thread` frames of ethdev wires: always false.
+  // Wakes receivers that sleep with our frames unconsumed (fabric: FUTEX_WAKE ~3 us after flush).
+  // True while some frame still needs watching. Ethdev wires: always false.
   virtual bool kick() = 0;
 
-  // Says that this endpoint is being polled now by an application thread (or the background thread), so that peers
-  // need not wake it. Cheap: one relaxed store.
+  // Says that this endpoint is being polled now by an application thread (or the background
+  // thread), so that peers need not wake it. Cheap: one relaxed store.
   virtual void note_polled() = 0;
 
-  // CPU on which a peer with traffic in flight toward us, or awaited by us, last ran; -1 unknown. For yielding.
+  // CPU on which a peer with traffic in flight toward us, or awaited by us, last ran; -1 unknown.
+  // For yielding.
   virtual bool peer_shares_cpu(int cpu) const = 0;
 
-  // Sleeping, for the background thread, without the lane lock: arm(), then look for work once more, then sleep(); any
-  // thread may wake(). sleep returns when a frame came (fabric: doorbell), on wake, or after timeout_ns. disarm after.
+  // Sleeping, for the background thread, without the lane lock: arm(), then look for work once
+  // more, then sleep(); any thread may wake(). sleep returns when a frame came (fabric: doorbell),
+  // on wake, or after timeout_ns. disarm after.
   virtual void arm() = 0;
   virtual void disarm() = 0;
   virtual void sleep(int64_t timeout_ns) = 0;
   virtual void wake() = 0;
-  // True if sleep returns by itself when a frame comes; otherwise the caller must poll in growing steps.
+  // True if sleep returns by itself when a frame comes; otherwise the caller must poll in growing
+  // steps.
   virtual bool has_doorbell() const = 0;
 
-  // File descriptors to poll(2) beside sleeping and their service: control sockets (fabric), netlink (ethdev). Called by
-  // the background thread (or a thread of the wire's own), without the lane lock unless it takes it by itself.
-  // A wire that needs none runs nothing.
-  virtual void close_gracefully(int64_t linger_ns) = 0;  // waits until peers consumed what was sent; then leaves
+  // Waits until peers consumed what was sent, at most `linger_ns`; then leaves the fabric or stops
+  // the port. Without the lane lock; nothing but the destructor may follow.
+  virtual void close_gracefully(
+      int64_t linger_ns) = 0;  // waits until peers consumed what was sent; then leaves
 
   virtual WireCounters counters() const = 0;
 };

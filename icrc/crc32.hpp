@@ -1,7 +1,7 @@
 // CRC-32/IEEE (reflected 0x04C11DB7) engines: portable, PCLMULQDQ, VPCLMULQDQ, chosen at run time.
 //
-// State is the raw register: not inverted at start or end, so that any piece of a message can be continued.
-// zlib's crc32(0, data) is ~update(~0u, data).
+// State is the raw register: not inverted at start or end, so that any piece of a message can be
+// continued. zlib's crc32(0, data) is ~update(~0u, data).
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,15 @@ namespace uroce::icrc {
 enum class Engine : uint8_t { kPortable, kPclmulqdq, kVpclmulqdq };
 
 std::string_view name_of(Engine engine);
-bool supported(Engine engine);       // by this CPU and operating system
+bool supported(Engine engine);  // by this CPU and operating system
 Engine fastest_supported();
-Engine current();                    // $UROCE_ICRC_ENGINE (portable|pclmulqdq|vpclmulqdq) or the fastest
-void select(Engine engine);          // for tests and benchmarks; must be supported
+Engine current();            // $UROCE_ICRC_ENGINE (portable|pclmulqdq|vpclmulqdq) or the fastest
+void select(Engine engine);  // for tests and benchmarks; must be supported
 
 // Continues `state` over `data`.
 uint32_t update(uint32_t state, std::span<const std::byte> data);
-// The same, copying `size` bytes from `source` to `destination` in the same pass. The ranges do not overlap. Source may change
-// meanwhile (user memory): the CRC covers what was stored.
+// The same, copying `size` bytes from `source` to `destination` in the same pass. The ranges do not
+// overlap. Source may change meanwhile (user memory): the CRC covers what was stored.
 uint32_t update_copy(uint32_t state, std::byte* destination, const std::byte* source, size_t size);
 
 // The engines one by one, for tests and benchmarks.

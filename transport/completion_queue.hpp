@@ -1,5 +1,5 @@
-// A completion queue: a ring between the engine (one producer, under the lane lock) and the application
-// (one consumer at a time, under the queue's own lock, which its caller holds).
+// A completion queue: a ring between the engine (one producer, under the lane lock) and the
+// application (one consumer at a time, under the queue's own lock, which its caller holds).
 #pragma once
 
 #include <atomic>
@@ -15,13 +15,18 @@ namespace uroce::transport {
 class QueuePair;
 class CompletionQueue;
 
-// Told by the engine, under the lane lock; must not call back into the HCA.
+// Told by the engine, under the lane lock; must not call back into the HCA. `subject` is the owner
+// of the QP or CQ.
 class EventSink {
  public:
   virtual ~EventSink() = default;
   // An armed queue got a completion that fires it; the arming is spent.
   virtual void on_completion_event(CompletionQueue& cq) = 0;
   virtual void on_async_event(AsyncEventType type, void* subject) = 0;
+  // Keeps the application from polling `cq` while the engine removes entries (destroy_qp, modify to
+  // RESET).
+  virtual void lock_consumer(CompletionQueue&) {}
+  virtual void unlock_consumer(CompletionQueue&) {}
 };
 
 // A completion with the work queue slots that it frees when it is polled, as mlx5 does.
@@ -43,12 +48,13 @@ class CompletionQueue {
   void* owner() const { return owner_; }
   uint32_t capacity() const { return capacity_; }
 
-  // Consumer side. Takes up to out.size() completions, oldest first, freeing the work queue slots that
-  // they stand for. An overflown queue returns what it holds, then nothing.
+  // Consumer side. Takes up to out.size() completions, oldest first, freeing the work queue slots
+  // that they stand for. An overflown queue returns what it holds, then nothing.
   size_t poll(std::span<Completion> out);
   bool empty() const;
-  // Fires once: at the next completion (a solicited or failed one if `solicited_only`), or at once if one
-  // lies unpolled. A full fence on both sides: a completion that arrives meanwhile always fires.
+  // Fires once: at the next completion (a solicited or failed one if `solicited_only`), or at once
+  // if one lies unpolled. A full fence on both sides: a completion that arrives meanwhile always
+  // fires.
   void arm(bool solicited_only);
 
   // Producer side, under the lane lock. On overflow the entry is lost, the queue turns to the error

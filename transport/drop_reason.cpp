@@ -35,6 +35,8 @@ constexpr std::array<std::string_view, kDropReasonCount> kNames = {
 
 }  // namespace
 
-std::string_view name_of(DropReason reason) { return kNames[static_cast<size_t>(reason)]; }
+std::string_view name_of(DropReason reason) {
+  return kNames[static_cast<size_t>(reason)];
+}
 
 }  // namespace uroce

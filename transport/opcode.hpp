@@ -1,4 +1,5 @@
-// The table of the 256 BTH opcodes (IBTA table 38, annexes A17 and A19): nothing else switches on them.
+// The table of the 256 BTH opcodes (IBTA table 38, annexes A17 and A19): nothing else switches on
+// them.
 #pragma once
 
 #include <array>
@@ -60,11 +61,11 @@ extern const std::array<OpcodeInfo, 256> kOpcodes;
 
 // RC opcodes by name; the other services differ in the top three bits.
 namespace opcode {
-inline constexpr uint8_t kSendFirst = 0x00, kSendMiddle = 0x01, kSendLast = 0x02, kSendLastImm = 0x03,
-                         kSendOnly = 0x04, kSendOnlyImm = 0x05, kWriteFirst = 0x06,
-                         kWriteMiddle = 0x07, kWriteLast = 0x08, kWriteLastImm = 0x09,
-                         kWriteOnly = 0x0a, kWriteOnlyImm = 0x0b, kReadRequest = 0x0c,
-                         kReadResponseFirst = 0x0d, kReadResponseMiddle = 0x0e,
+inline constexpr uint8_t kSendFirst = 0x00, kSendMiddle = 0x01, kSendLast = 0x02,
+                         kSendLastImm = 0x03, kSendOnly = 0x04, kSendOnlyImm = 0x05,
+                         kWriteFirst = 0x06, kWriteMiddle = 0x07, kWriteLast = 0x08,
+                         kWriteLastImm = 0x09, kWriteOnly = 0x0a, kWriteOnlyImm = 0x0b,
+                         kReadRequest = 0x0c, kReadResponseFirst = 0x0d, kReadResponseMiddle = 0x0e,
                          kReadResponseLast = 0x0f, kReadResponseOnly = 0x10, kAcknowledge = 0x11,
                          kAtomicAcknowledge = 0x12, kCompareSwap = 0x13, kFetchAdd = 0x14;
 }  // namespace opcode

@@ -1,4 +1,5 @@
-// What crosses the border between transport and the wire: a parsed packet in, a described packet out.
+// What crosses the border between transport and the wire: a parsed packet in, a described packet
+// out.
 #pragma once
 
 #include <array>
@@ -29,7 +30,7 @@ struct PacketOrigin {
 struct PacketView {
   const OpcodeInfo* opcode = nullptr;  // never null: a row of the opcode table
   Bth bth;
-  Reth reth;           // valid if opcode->has(kReth), and so on
+  Reth reth;  // valid if opcode->has(kReth), and so on
   AtomicEth atomic_eth;
   Aeth aeth;
   AtomicAckEth atomic_ack_eth;
@@ -49,18 +50,19 @@ struct Segment {
 };
 
 inline constexpr size_t kMaxSges = 32;
-inline constexpr size_t kMaxHeaderBytes = 12 + 8 + 16 + 28 + 4 + 4;  // BTH and the largest set of others
+inline constexpr size_t kMaxHeaderBytes =
+    12 + 8 + 16 + 28 + 4 + 4;  // BTH and the largest set of others
 
-// A packet to send, described: datapath adds Ethernet, IP and UDP before it and pad and ICRC behind it,
-// copying the payload in the same pass that checksums it.
+// A packet to send, described: datapath adds Ethernet, IP and UDP before it and pad and ICRC behind
+// it, copying the payload in the same pass that checksums it.
 struct OutgoingPacket {
   const Path* path = nullptr;  // the address vector's
   Qpn source_qpn;              // with the destination's, gives the UDP source port
   Qpn destination_qpn;
-  uint8_t header_length = 0;   // bytes used in `headers`
-  uint8_t pad_length = 0;      // 0..3, already set in the BTH
+  uint8_t header_length = 0;  // bytes used in `headers`
+  uint8_t pad_length = 0;     // 0..3, already set in the BTH
   uint8_t segment_count = 0;
-  uint32_t payload_length = 0;  // sum over segments
+  uint32_t payload_length = 0;                     // sum over segments
   std::array<std::byte, kMaxHeaderBytes> headers;  // BTH first
   std::array<Segment, kMaxSges> segments;
 };
@@ -68,8 +70,9 @@ struct OutgoingPacket {
 // Where poll_transmit puts packets: a lane's wire or the simulation's link.
 class TransmitSink {
  public:
-  // True if one frame of up to `payload_length` bytes of payload can be sent toward that QP now. False
-  // parks the queue pair: it is asked again in a later poll_transmit. The answer holds until `send`.
+  // True if one frame of up to `payload_length` bytes of payload can be sent toward that QP now.
+  // False parks the queue pair: it is asked again in a later poll_transmit. The answer holds until
+  // `send`.
   virtual bool can_send(const Path* path, Qpn destination_qpn, uint32_t payload_length) = 0;
   // Consumes the packet. Called at most once after each can_send that returned true.
   virtual void send(const OutgoingPacket& packet) = 0;

@@ -1,4 +1,5 @@
-// A queue pair as its users see it: posting from the application, identity and state for the others.
+// A queue pair as its users see it: posting from the application, identity and state for the
+// others.
 #pragma once
 
 #include <atomic>
@@ -8,7 +9,8 @@
 
 namespace uroce::transport {
 
-// How the application's side tells a lane that a queue has work: an intrusive node of the lane's list.
+// How the application's side tells a lane that a queue has work: an intrusive node of the lane's
+// list.
 struct DoorbellNode {
   std::atomic<bool> rung{false};
   DoorbellNode* next = nullptr;

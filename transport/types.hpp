@@ -1,4 +1,5 @@
-// The strong value types that every layer shares: sequence and queue pair numbers, keys, GIDs, time.
+// The strong value types that every layer shares: sequence and queue pair numbers, keys, GIDs,
+// time.
 #pragma once
 
 #include <array>
@@ -9,7 +10,8 @@
 
 namespace uroce {
 
-// A point on the lane's clock, in nanoseconds since an arbitrary origin. Only datapath reads a clock.
+// A point on the lane's clock, in nanoseconds since an arbitrary origin. Only datapath reads a
+// clock.
 struct Instant {
   int64_t ns = 0;
 
@@ -87,6 +89,8 @@ struct Gid {
 
 // Path MTU in bytes of payload per packet.
 enum class Mtu : uint16_t { k256 = 256, k512 = 512, k1024 = 1024, k2048 = 2048, k4096 = 4096 };
-constexpr uint32_t bytes_of(Mtu mtu) { return static_cast<uint32_t>(mtu); }
+constexpr uint32_t bytes_of(Mtu mtu) {
+  return static_cast<uint32_t>(mtu);
+}
 
 }  // namespace uroce

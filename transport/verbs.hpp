@@ -1,6 +1,6 @@
-// The consumer's vocabulary (IBTA chapter 11) as plain values: attributes, work requests, completions.
-// Values of enumerations equal those of <infiniband/verbs.h>, so that the provider converts by cast;
-// the provider asserts it.
+// The consumer's vocabulary (IBTA chapter 11) as plain values: attributes, work requests,
+// completions. Values of enumerations equal those of <infiniband/verbs.h>, so that the provider
+// converts by cast; the provider asserts it.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,14 @@ enum Access : AccessFlags {
   kRelaxedOrdering = 1u << 20,
 };
 
-enum class QpType : uint8_t { kRc = 2, kUc = 3, kUd = 4, kRawPacket = 8, kXrcSend = 9, kXrcRecv = 10 };
+enum class QpType : uint8_t {
+  kRc = 2,
+  kUc = 3,
+  kUd = 4,
+  kRawPacket = 8,
+  kXrcSend = 9,
+  kXrcRecv = 10
+};
 enum class QpState : uint8_t { kReset, kInit, kRtr, kRts, kSqd, kSqe, kError, kUnknown };
 
 // Which members of QpAttributes a modify carries (bits of ibv_qp_attr_mask).
@@ -62,12 +69,12 @@ enum QpAttribute : QpAttributeMask {
 };
 
 struct AddressVector {
-  Gid source_gid;       // resolved by the provider from sgid_index
+  Gid source_gid;  // resolved by the provider from sgid_index
   Gid destination_gid;
-  uint32_t flow_label = 0;     // 20 bits; 0: the UDP source port comes from both QPNs
+  uint32_t flow_label = 0;  // 20 bits; 0: the UDP source port comes from both QPNs
   uint8_t source_gid_index = 0;
   uint8_t hop_limit = 64;
-  uint8_t traffic_class = 0;   // DSCP << 2 | ECN
+  uint8_t traffic_class = 0;  // DSCP << 2 | ECN
   uint8_t service_level = 0;
   const Path* path = nullptr;  // set by datapath when it resolves the address; null until then
 };
@@ -204,8 +211,9 @@ struct Completion {
   Qpn source_qpn;
   CompletionStatus status = CompletionStatus::kSuccess;
   CompletionOpcode opcode = CompletionOpcode::kSend;
-  uint8_t flags = 0;         // CompletionFlag
-  uint8_t vendor_error = 0;  // a VendorError: why, finer than the status; 0 when there is nothing to add
+  uint8_t flags = 0;  // CompletionFlag
+  uint8_t vendor_error =
+      0;  // a VendorError: why, finer than the status; 0 when there is nothing to add
 };
 
 // Values of ibv_event_type; `subject` is the owner pointer of the QP or CQ concerned.
