@@ -1,8 +1,12 @@
 // What a user can choose, read from the environment (`uroce run` sets it from flags) and validated.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "transport/result.hpp"
@@ -38,7 +42,23 @@ struct Config {
   std::string fabric_directory() const;
 };
 
-// Refusals name the variable, its value and what is allowed.
+inline constexpr size_t kMaxFabricName = 32;  // characters
+inline constexpr size_t kMaxDevices = 16;
+inline constexpr size_t kMaxDeviceName = 32;  // characters; libibverbs has room for 63
+
+// One choice as the user made it: the key is what a refusal names ("UROCE_MTU" or "--mtu").
+struct Setting {
+  std::string key;
+  std::string value;
+};
+// The user's choice for an environment variable of the list above; none: the default.
+using SettingSource = std::function<std::optional<Setting>(std::string_view variable)>;
+
+// Refusals (EINVAL) name the key, its value and what is allowed.
+Result<Config> config_from(const SettingSource& source);
+// From the process's environment, where an empty variable counts as unset.
 Result<Config> config_from_environment();
+
+std::string_view name_of(LogLevel level);
 
 }  // namespace uroce::datapath
