@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -14,10 +15,14 @@ namespace uroce::icrc {
 enum class Engine : uint8_t { kPortable, kPclmulqdq, kVpclmulqdq };
 
 std::string_view name_of(Engine engine);
-bool supported(Engine engine);  // by this CPU and operating system
+std::optional<Engine> engine_named(std::string_view name);  // portable|pclmulqdq|vpclmulqdq
+bool supported(Engine engine);                              // by this CPU and operating system
 Engine fastest_supported();
-Engine current();            // $UROCE_ICRC_ENGINE (portable|pclmulqdq|vpclmulqdq) or the fastest
-void select(Engine engine);  // for tests and benchmarks; must be supported
+// $UROCE_ICRC_ENGINE, if it names a supported engine. Whoever reads the configuration refuses other
+// values with a message (by engine_named and supported); here they count as unset.
+std::optional<Engine> wanted_by_environment();
+Engine current();            // wanted_by_environment, or else the fastest
+void select(Engine engine);  // from now on, for all threads; one that is not supported is ignored
 
 // Continues `state` over `data`.
 uint32_t update(uint32_t state, std::span<const std::byte> data);
