@@ -1,5 +1,9 @@
 // A completion queue: a ring between the engine (one producer, under the lane lock) and the
 // application (one consumer at a time, under the queue's own lock, which its caller holds).
+//
+// Entries are counted without end: `produced_` and `consumed_` are 64-bit totals, and an entry's
+// place is its number modulo the capacity. Producer, consumer and arming live on lines of their
+// own.
 #pragma once
 
 #include <atomic>
@@ -20,7 +24,8 @@ class CompletionQueue;
 class EventSink {
  public:
   virtual ~EventSink() = default;
-  // An armed queue got a completion that fires it; the arming is spent.
+  // An armed queue got a completion that fires it; the arming is spent. The one call that may come
+  // from the application's thread, out of CompletionQueue::arm, without the lane lock.
   virtual void on_completion_event(CompletionQueue& cq) = 0;
   virtual void on_async_event(AsyncEventType type, void* subject) = 0;
   // Keeps the application from polling `cq` while the engine removes entries (destroy_qp, modify to
@@ -39,7 +44,9 @@ struct CqEntry {
 
 class CompletionQueue {
  public:
-  // `capacity` entries are usable (rounded up inside). `owner` is the provider's object.
+  static constexpr size_t kLine = 64;  // bytes of a cache line
+
+  // `capacity` entries are usable (rounded up to a power of two). `owner` is the provider's object.
   CompletionQueue(uint32_t capacity, EventSink& events, void* owner);
   ~CompletionQueue();
   CompletionQueue(const CompletionQueue&) = delete;
@@ -70,10 +77,35 @@ class CompletionQueue {
   std::atomic<uint32_t> users{0};
 
  private:
+  static constexpr size_t kPollBatch = 16;
+
+  // How the queue is armed, as bits; kArmedNext prevails over kArmedSolicited (IBTA 11.4.2.2).
+  enum Arming : uint32_t { kArmedSolicited = 1, kArmedNext = 2 };
+
+  CqEntry* entry_at(uint64_t number) const { return ring_.get() + (number & (capacity_ - 1)); }
+  size_t poll_batch(std::span<Completion> out);
+  void fire();
+
+  struct FreeRing {
+    void operator()(CqEntry* ring) const;
+  };
+
   uint32_t capacity_;
   EventSink& events_;
   void* owner_;
-  // The engine's author adds the ring here.
+  std::unique_ptr<CqEntry, FreeRing> ring_;  // raw until produced; CqEntry needs no destructor
+
+  // Written by the producer.
+  alignas(kLine) std::atomic<uint64_t> produced_{0};
+  std::atomic<uint64_t> solicited_end_{0};  // one past the newest entry that fires kArmedSolicited
+  uint64_t consumed_seen_ = 0;
+  std::atomic<bool> overflown_{false};
+
+  // Written by the consumer.
+  alignas(kLine) std::atomic<uint64_t> consumed_{0};
+  uint64_t produced_seen_ = 0;
+
+  alignas(kLine) std::atomic<uint32_t> armed_{0};
 };
 
 }  // namespace uroce::transport

@@ -60,16 +60,6 @@ struct HcaCounters {
   std::array<uint64_t, kDropReasonCount> drops{};
 };
 
-// A memory region as granted. `iova` is the address that keys refer to (addr, or 0 when
-// zero-based).
-struct RegionAttributes {
-  PdId pd;
-  std::byte* address = nullptr;
-  uint64_t length = 0;  // bytes
-  uint64_t iova = 0;
-  AccessFlags access = 0;
-};
-
 class Hca {
  public:
   Hca(const HcaConfig& config, EventSink& events);

@@ -18,6 +18,7 @@ enum HeaderFlag : uint16_t {
   kAtomicAckEthFlag = 1 << 4,
   kImmediateFlag = 1 << 5,
   kIethFlag = 1 << 6,
+  kXrcEthFlag = 1 << 7,  // first of all when present
 };
 
 enum class Operation : uint8_t {
@@ -43,7 +44,7 @@ struct OpcodeInfo {
   Service service = Service::kOther;
   Position position = Position::kOnly;
   uint16_t headers = 0;      // HeaderFlag bits
-  uint8_t header_bytes = 0;  // BTH and all extension headers
+  uint8_t header_bytes = 0;  // BTH and all extension headers, and a CNP's 16 reserved bytes
   bool carries_payload = false;
   bool is_response = false;  // goes to the requester half of the destination QP
 

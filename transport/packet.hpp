@@ -3,8 +3,10 @@
 #pragma once
 
 #include <array>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <variant>
@@ -35,12 +37,16 @@ struct PacketView {
   Aeth aeth;
   AtomicAckEth atomic_ack_eth;
   Deth deth;
+  XrcEth xrc_eth;
   uint32_t immediate = 0;  // network byte order
   uint32_t invalidate_rkey = 0;
   std::span<const std::byte> payload;  // without pad
 };
 
 // Parses BTH to pad (the UDP payload without the ICRC). Does not judge lengths against a path MTU.
+// Drops: kTruncatedPacket, kBadTransportVersion, kUnknownOpcode, kBadPad (the pad is longer than
+// what follows the headers, or the whole is no multiple of 4 bytes), kBadLength (payload behind an
+// opcode that has none).
 std::variant<PacketView, DropReason> parse(std::span<const std::byte> transport_bytes);
 
 // A piece of registered memory (or of an inline buffer of a WQE) that goes into a packet.
@@ -66,6 +72,40 @@ struct OutgoingPacket {
   std::array<std::byte, kMaxHeaderBytes> headers;  // BTH first
   std::array<Segment, kMaxSges> segments;
 };
+
+// Zero bytes that fill a payload up to a multiple of 4: the BTH's pad count.
+constexpr uint8_t pad_for(uint32_t payload_length) {
+  return static_cast<uint8_t>(-payload_length & 3);
+}
+
+// Header bytes, in wire order: begin_headers with the BTH, then append what the opcode asks for.
+inline void begin_headers(OutgoingPacket& packet, const Bth& bth) {
+  bth.encode(HeaderRoom<Bth::kSize>(packet.headers.data(), Bth::kSize));
+  packet.header_length = Bth::kSize;
+  packet.pad_length = bth.pad_count;
+  packet.destination_qpn = bth.destination_qpn;
+}
+
+template <typename Header>
+void append(OutgoingPacket& packet, const Header& header) {
+  assert(packet.header_length + Header::kSize <= kMaxHeaderBytes);
+  header.encode(
+      HeaderRoom<Header::kSize>(packet.headers.data() + packet.header_length, Header::kSize));
+  packet.header_length = static_cast<uint8_t>(packet.header_length + Header::kSize);
+}
+
+// `immediate` is in network byte order, as the consumer gave it.
+inline void append_immediate(OutgoingPacket& packet, uint32_t immediate) {
+  assert(packet.header_length + kImmediateSize <= kMaxHeaderBytes);
+  std::memcpy(packet.headers.data() + packet.header_length, &immediate, kImmediateSize);
+  packet.header_length = static_cast<uint8_t>(packet.header_length + kImmediateSize);
+}
+
+inline void append_invalidate(OutgoingPacket& packet, Rkey rkey) {
+  assert(packet.header_length + kIethSize <= kMaxHeaderBytes);
+  store_be32(packet.headers.data() + packet.header_length, rkey.value);
+  packet.header_length = static_cast<uint8_t>(packet.header_length + kIethSize);
+}
 
 // Where poll_transmit puts packets: a lane's wire or the simulation's link.
 class TransmitSink {

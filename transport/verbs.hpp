@@ -31,6 +31,16 @@ enum Access : AccessFlags {
   kRelaxedOrdering = 1u << 20,
 };
 
+// A memory region as granted. `iova` is the address that keys refer to (addr, or 0 when
+// zero-based).
+struct RegionAttributes {
+  PdId pd;
+  std::byte* address = nullptr;
+  uint64_t length = 0;  // bytes
+  uint64_t iova = 0;
+  AccessFlags access = 0;
+};
+
 enum class QpType : uint8_t {
   kRc = 2,
   kUc = 3,
