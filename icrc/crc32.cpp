@@ -18,8 +18,12 @@ struct EngineRow {
 };
 
 // In the order of the enumeration; faster engines come later.
-constexpr std::array kEngines{
-    EngineRow{Engine::kPortable, "portable", &kPortableFunctions},
+constexpr std::array kEngines {
+  EngineRow{Engine::kPortable, "portable", &kPortableFunctions},
+#if defined(__x86_64__)
+      EngineRow{Engine::kPclmulqdq, "pclmulqdq", &kPclmulqdqFunctions},
+      EngineRow{Engine::kVpclmulqdq, "vpclmulqdq", &kVpclmulqdqFunctions},
+#endif
 };
 
 const EngineRow* find_row(Engine engine) {
