@@ -38,10 +38,13 @@ const EngineRow* find_row(Engine engine) {
 uint32_t choose_and_update(uint32_t state, const std::byte* data, size_t size);
 uint32_t choose_and_update_copy(uint32_t state, std::byte* destination, const std::byte* source,
                                 size_t size);
+uint32_t choose_and_update_masked(uint32_t state, const std::byte* data, const uint8_t* ones,
+                                  size_t size);
 
 // Before the first call the functions are these, which choose: no check is paid per call, and a
 // call during static initialisation works too.
-constexpr EngineFunctions kChoosingFunctions{choose_and_update, choose_and_update_copy};
+constexpr EngineFunctions kChoosingFunctions{choose_and_update, choose_and_update_copy,
+                                             choose_and_update_masked};
 constinit std::atomic<const EngineFunctions*> current_functions{&kChoosingFunctions};
 
 const EngineFunctions* chosen_functions() {
@@ -61,6 +64,11 @@ uint32_t choose_and_update(uint32_t state, const std::byte* data, size_t size) {
 uint32_t choose_and_update_copy(uint32_t state, std::byte* destination, const std::byte* source,
                                 size_t size) {
   return chosen_functions()->update_copy(state, destination, source, size);
+}
+
+uint32_t choose_and_update_masked(uint32_t state, const std::byte* data, const uint8_t* ones,
+                                  size_t size) {
+  return chosen_functions()->update_masked(state, data, ones, size);
 }
 
 }  // namespace
@@ -132,22 +140,26 @@ void select(Engine engine) {
   }
 }
 
+const EngineFunctions& engine_in_use() {
+  return *current_functions.load(std::memory_order_relaxed);
+}
+
 uint32_t update(uint32_t state, std::span<const std::byte> data) {
-  return current_functions.load(std::memory_order_relaxed)->update(state, data.data(), data.size());
+  return engine_in_use().update(state, data.data(), data.size());
 }
 
 uint32_t update_copy(uint32_t state, std::byte* destination, const std::byte* source, size_t size) {
-  return current_functions.load(std::memory_order_relaxed)
-      ->update_copy(state, destination, source, size);
+  return engine_in_use().update_copy(state, destination, source, size);
 }
 
 uint32_t update_with(Engine engine, uint32_t state, std::span<const std::byte> data) {
-  return find_row(engine)->functions->update(state, data.data(), data.size());
+  return kEngines[static_cast<size_t>(engine)].functions->update(state, data.data(), data.size());
 }
 
 uint32_t update_copy_with(Engine engine, uint32_t state, std::byte* destination,
                           const std::byte* source, size_t size) {
-  return find_row(engine)->functions->update_copy(state, destination, source, size);
+  return kEngines[static_cast<size_t>(engine)].functions->update_copy(state, destination, source,
+                                                                      size);
 }
 
 }  // namespace uroce::icrc

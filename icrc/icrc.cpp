@@ -1,7 +1,7 @@
 // The masked headers of a RoCEv2 packet, and its ICRC checked or written.
 #include "icrc/icrc.hpp"
 
-#include <cstring>
+#include "icrc/engine.hpp"
 
 namespace uroce::icrc {
 namespace {
@@ -10,15 +10,13 @@ constexpr size_t kIpv4Size = 20;
 constexpr size_t kIpv6Size = 40;
 constexpr size_t kUdpSize = 8;
 constexpr size_t kBthSize = 12;
-constexpr size_t kBlock = 16;  // engines are fastest over whole blocks
 
 // The register after the eight 0xff bytes that stand for the local route header, from ~0.
 constexpr uint32_t kSeed = 0xdebb20e3;
 
 // What to set to ones in the IP, UDP and base transport headers.
-template <size_t kHeadersSize>
 struct Mask {
-  uint8_t bits[kHeadersSize] = {};
+  alignas(kMaskedSize) uint8_t ones[kMaskedSize] = {};
 };
 
 constexpr void mask_udp_and_bth(uint8_t* udp) {
@@ -28,27 +26,30 @@ constexpr void mask_udp_and_bth(uint8_t* udp) {
   udp[kFecnBecnReservedAt] = 0xff;
 }
 
-constexpr auto ipv4_mask() {
+constexpr Mask ipv4_mask() {
   constexpr size_t kTypeOfServiceAt = 1;
   constexpr size_t kTimeToLiveAt = 8;
   constexpr size_t kChecksumAt = 10;
-  Mask<kIpv4Size + kUdpSize + kBthSize> mask;
-  mask.bits[kTypeOfServiceAt] = 0xff;
-  mask.bits[kTimeToLiveAt] = 0xff;
-  mask.bits[kChecksumAt] = mask.bits[kChecksumAt + 1] = 0xff;
-  mask_udp_and_bth(mask.bits + kIpv4Size);
+  Mask mask;
+  mask.ones[kTypeOfServiceAt] = 0xff;
+  mask.ones[kTimeToLiveAt] = 0xff;
+  mask.ones[kChecksumAt] = mask.ones[kChecksumAt + 1] = 0xff;
+  mask_udp_and_bth(mask.ones + kIpv4Size);
   return mask;
 }
 
-constexpr auto ipv6_mask() {
+constexpr Mask ipv6_mask() {
   constexpr size_t kHopLimitAt = 7;
-  Mask<kIpv6Size + kUdpSize + kBthSize> mask;
-  mask.bits[0] = 0x0f;                                // traffic class, upper half
-  mask.bits[1] = mask.bits[2] = mask.bits[3] = 0xff;  // its lower half, flow label
-  mask.bits[kHopLimitAt] = 0xff;
-  mask_udp_and_bth(mask.bits + kIpv6Size);
+  Mask mask;
+  mask.ones[0] = 0x0f;                                // traffic class, upper half
+  mask.ones[1] = mask.ones[2] = mask.ones[3] = 0xff;  // its lower half, flow label
+  mask.ones[kHopLimitAt] = 0xff;
+  mask_udp_and_bth(mask.ones + kIpv6Size);
   return mask;
 }
+
+constexpr Mask kIpv4Mask = ipv4_mask();
+constexpr Mask kIpv6Mask = ipv6_mask();
 
 bool is_ipv6(std::byte version_byte) {
   return static_cast<uint8_t>(version_byte) >> 4 == 6;
@@ -56,23 +57,6 @@ bool is_ipv6(std::byte version_byte) {
 
 size_t size_through_bth(std::byte version_byte) {
   return (is_ipv6(version_byte) ? kIpv6Size : kIpv4Size) + kUdpSize + kBthSize;
-}
-
-// Zeros in front of a message do not change a register of zero, so the message can be padded at
-// the front to whole blocks once the seed has been xored into its first bytes.
-template <size_t kHeadersSize>
-uint32_t update_masked(const Mask<kHeadersSize>& mask, const std::byte* headers) {
-  constexpr size_t kZeros = (kBlock - kHeadersSize % kBlock) % kBlock;
-  alignas(kBlock) uint8_t padded[kZeros + kHeadersSize] = {};
-  uint8_t* message = padded + kZeros;
-  std::memcpy(message, headers, kHeadersSize);
-  for (size_t i = 0; i < kHeadersSize; ++i) {
-    message[i] |= mask.bits[i];
-  }
-  for (size_t i = 0; i < sizeof(kSeed); ++i) {
-    message[i] ^= static_cast<uint8_t>(kSeed >> (8 * i));
-  }
-  return update(0, std::as_bytes(std::span(padded)));
 }
 
 // The ICRC that belongs at the end of `ip_packet`.
@@ -85,10 +69,9 @@ uint32_t compute(std::span<const std::byte> ip_packet) {
 }  // namespace
 
 uint32_t begin(std::span<const std::byte> headers) {
-  static constexpr auto kIpv4Mask = ipv4_mask();
-  static constexpr auto kIpv6Mask = ipv6_mask();
-  return is_ipv6(headers.front()) ? update_masked(kIpv6Mask, headers.data())
-                                  : update_masked(kIpv4Mask, headers.data());
+  const Mask& mask = is_ipv6(headers.front()) ? kIpv6Mask : kIpv4Mask;
+  return engine_in_use().update_masked(kSeed, headers.data(), mask.ones,
+                                       size_through_bth(headers.front()));
 }
 
 void store(std::byte* at, uint32_t icrc) {

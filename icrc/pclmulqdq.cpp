@@ -11,7 +11,7 @@
 
 // Only what this file defines: its functions run on CPUs that have these, and inline functions of
 // headers stay fit for any CPU.
-#pragma GCC target("pclmul,ssse3,sse4.1")
+#pragma GCC target("pclmul,ssse3,sse4.1,avx")
 
 namespace uroce::icrc {
 namespace {
@@ -63,6 +63,16 @@ struct Reader {
     Word word;
     __builtin_memcpy(&word, source + at, sizeof(word));
     return word;
+  }
+};
+
+// Of at least 16 bytes, some bits of which count as ones.
+struct MaskedReader {
+  const std::byte* source;
+  const uint8_t* ones;
+
+  __m128i lane(size_t at) const {
+    return _mm_or_si128(load_lane(source + at), load_lane(ones + at));
   }
 };
 
@@ -118,6 +128,7 @@ inline __m128i fold_lanes(uint32_t state, Bytes bytes, size_t size) {
   size_t at = kLane;
   if (size >= kWide * kLane) {
     __m128i lanes[kWide] = {lane};
+#pragma GCC unroll 8
     for (size_t i = 1; i < kWide; ++i) {
       lanes[i] = bytes.lane(i * kLane);
     }
@@ -127,6 +138,7 @@ inline __m128i fold_lanes(uint32_t state, Bytes bytes, size_t size) {
         lanes[i] = fold_onto(lanes[i], kFoldWide, bytes.lane(at + i * kLane));
       }
     }
+#pragma GCC unroll 8
     for (size_t i = 0; i < 4; ++i) {
       lanes[i] = fold_onto(lanes[i], kFold4, lanes[i + 4]);
     }
@@ -141,12 +153,14 @@ inline __m128i fold_lanes(uint32_t state, Bytes bytes, size_t size) {
 }
 
 template <typename Bytes>
-inline uint32_t update_through(uint32_t state, Bytes bytes, size_t size) {
-  if (size < kLane) {
-    const __m128i lane =
-        _mm_xor_si128(short_lane(bytes, size), _mm_cvtsi32_si128(static_cast<int>(state)));
-    return remainder_of(fold(lane, *kLastStep.at(static_cast<int>(size) - kLaneSize)));
-  }
+inline uint32_t update_short(uint32_t state, Bytes bytes, size_t size) {
+  const __m128i lane =
+      _mm_xor_si128(short_lane(bytes, size), _mm_cvtsi32_si128(static_cast<int>(state)));
+  return remainder_of(fold(lane, *kLastStep.at(static_cast<int>(size) - kLaneSize)));
+}
+
+template <typename Bytes>
+inline uint32_t update_long(uint32_t state, Bytes bytes, size_t size) {
   // The last 16 bytes overlap whole lanes, which are copied after them and so are what stays.
   const size_t rest = size % kLane;
   const __m128i tail = _mm_and_si128(bytes.lane(size - kLane), load_lane(kKeepLast + rest));
@@ -156,15 +170,21 @@ inline uint32_t update_through(uint32_t state, Bytes bytes, size_t size) {
 }
 
 uint32_t update(uint32_t state, const std::byte* data, size_t size) {
-  return update_through(state, Reader{data}, size);
+  const Reader reader{data};
+  return size < kLane ? update_short(state, reader, size) : update_long(state, reader, size);
 }
 
 uint32_t update_copy(uint32_t state, std::byte* destination, const std::byte* source, size_t size) {
-  return update_through(state, Copier{source, destination}, size);
+  const Copier copier{source, destination};
+  return size < kLane ? update_short(state, copier, size) : update_long(state, copier, size);
+}
+
+uint32_t update_masked(uint32_t state, const std::byte* data, const uint8_t* ones, size_t size) {
+  return update_long(state, MaskedReader{data, ones}, size);
 }
 
 }  // namespace
 
-const EngineFunctions kPclmulqdqFunctions{update, update_copy};
+const EngineFunctions kPclmulqdqFunctions{update, update_copy, update_masked};
 
 }  // namespace uroce::icrc

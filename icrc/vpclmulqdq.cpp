@@ -140,6 +140,12 @@ inline __m512i fold_groups(__m512i first, Bytes bytes, size_t size) {
                    fold_onto(half[1], by_two, half[3]));
 }
 
+// The register after one block whose first `size` bytes are the message and the rest zeros.
+inline uint32_t update_one_block(__m128i start, __m512i block, size_t size) {
+  return remainder_of(last_step(_mm512_xor_si512(block, _mm512_zextsi128_si512(start)),
+                                static_cast<int>(size) - kLaneSize, _mm512_setzero_si512()));
+}
+
 template <typename Bytes>
 inline uint32_t update_through(uint32_t state, Bytes bytes, size_t size) {
   const __m128i start = _mm_cvtsi32_si128(static_cast<int>(state));
@@ -150,10 +156,7 @@ inline uint32_t update_through(uint32_t state, Bytes bytes, size_t size) {
         _mm_xor_si128(_mm_clmulepi64_si128(lane, by, 0x00), _mm_clmulepi64_si128(lane, by, 0x11)));
   }
   if (size < kBlock) {
-    const __m512i block =
-        _mm512_xor_si512(bytes.short_block(0, size), _mm512_zextsi128_si512(start));
-    return remainder_of(
-        last_step(block, static_cast<int>(size) - kLaneSize, _mm512_setzero_si512()));
+    return update_one_block(start, bytes.short_block(0, size), size);
   }
   __m512i block = _mm512_xor_si512(bytes.block(0), _mm512_zextsi128_si512(start));
   size_t at = kBlock;
@@ -180,8 +183,15 @@ uint32_t update_copy(uint32_t state, std::byte* destination, const std::byte* so
   return update_through(state, Copier{source, destination}, size);
 }
 
+uint32_t update_masked(uint32_t state, const std::byte* data, const uint8_t* ones, size_t size) {
+  const __mmask64 mask = _bzhi_u64(~0ULL, static_cast<unsigned>(size));
+  const __m512i block =
+      _mm512_or_si512(_mm512_maskz_loadu_epi8(mask, data), _mm512_maskz_loadu_epi8(mask, ones));
+  return update_one_block(_mm_cvtsi32_si128(static_cast<int>(state)), block, size);
+}
+
 }  // namespace
 
-const EngineFunctions kVpclmulqdqFunctions{update, update_copy};
+const EngineFunctions kVpclmulqdqFunctions{update, update_copy, update_masked};
 
 }  // namespace uroce::icrc
