@@ -90,6 +90,10 @@ class Wire {
   virtual void close_gracefully(
       int64_t linger_ns) = 0;  // waits until peers consumed what was sent; then leaves
 
+  // In a forked child: closes this endpoint's descriptors without disturbing the parent's endpoint.
+  // The object is never touched again, nor destroyed. Async-signal-safe.
+  virtual void abandon_in_child() {}
+
   virtual WireCounters counters() const = 0;
 };
 
