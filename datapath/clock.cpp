@@ -50,7 +50,8 @@ Instant Clock::now() const {
 #if defined(__x86_64__)
   if (use_tsc_) {
     const uint64_t ticks = __rdtsc() - tsc_origin_;
-    const auto wide = static_cast<unsigned __int128>(ticks) * ns_per_tick_q32_;
+    __extension__ using Wide = unsigned __int128;  // the product has up to 96 bits
+    const auto wide = static_cast<Wide>(ticks) * ns_per_tick_q32_;
     return {static_cast<int64_t>(wide >> 32)};
   }
 #endif
