@@ -29,26 +29,25 @@ constexpr bool has(uint32_t word, uint32_t bits) {
   return (word & bits) == bits;
 }
 
-// XCR0: the register states that the operating system saves. Needs OSXSAVE.
-uint64_t enabled_states() {
+// Whether the operating system saves these register states (XCR0). Needs OSXSAVE.
+bool has_states(uint64_t states) {
   uint32_t low = 0;
   uint32_t high = 0;
   asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  return uint64_t{high} << 32 | low;
+  return ((uint64_t{high} << 32 | low) & states) == states;
 }
 
 }  // namespace
 
 bool cpu_has_pclmulqdq() {
-  return has(cpuid(1).ecx, bit_PCLMUL | bit_SSSE3 | bit_SSE4_1);
+  constexpr uint64_t kSseAndAvxStates = 0x06;
+  return has(cpuid(1).ecx, bit_PCLMUL | bit_SSE4_1 | bit_AVX | bit_OSXSAVE) &&
+         has_states(kSseAndAvxStates);
 }
 
 bool cpu_has_vpclmulqdq() {
-  constexpr uint64_t kSseAvxAndAvx512States = 0xe6;  // XCR0 bits 1, 2, 5, 6, 7
-  if (!cpu_has_pclmulqdq() || !has(cpuid(1).ecx, bit_OSXSAVE)) {
-    return false;
-  }
-  if ((enabled_states() & kSseAvxAndAvx512States) != kSseAvxAndAvx512States) {
+  constexpr uint64_t kAvx512States = 0xe0;  // masks, upper halves, upper sixteen registers
+  if (!cpu_has_pclmulqdq() || !has_states(kAvx512States)) {
     return false;
   }
   const Registers features = cpuid(7);

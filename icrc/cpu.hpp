@@ -3,7 +3,7 @@
 
 namespace uroce::icrc {
 
-bool cpu_has_pclmulqdq();   // PCLMULQDQ, SSSE3, SSE4.1
-bool cpu_has_vpclmulqdq();  // VPCLMULQDQ, AVX-512 F, BW, VL, and 512-bit state kept over switches
+bool cpu_has_pclmulqdq();   // PCLMULQDQ, SSE4.1, AVX
+bool cpu_has_vpclmulqdq();  // VPCLMULQDQ, AVX-512 F, BW and VL, BMI2
 
 }  // namespace uroce::icrc

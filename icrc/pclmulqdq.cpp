@@ -1,17 +1,12 @@
 // The PCLMULQDQ engine: four lanes of 128 bits folded side by side.
-#include <emmintrin.h>
-#include <smmintrin.h>
-#include <tmmintrin.h>
-#include <wmmintrin.h>
-
-#include <cstring>
+#include <immintrin.h>
 
 #include "icrc/engine.hpp"
 #include "icrc/folding.hpp"
 
 // Only what this file defines: its functions run on CPUs that have these, and inline functions of
-// headers stay fit for any CPU.
-#pragma GCC target("pclmul,ssse3,sse4.1,avx")
+// headers stay fit for any CPU. AVX is for its three-operand encoding, twice as fast.
+#pragma GCC target("pclmul,sse4.1,avx")
 
 namespace uroce::icrc {
 namespace {

@@ -75,11 +75,17 @@ uint32_t update_copy(uint32_t state, std::byte* destination, const std::byte* so
 }
 
 uint32_t update_masked(uint32_t state, const std::byte* data, const uint8_t* ones, size_t size) {
-  std::byte masked[kMaskedSize];
-  for (size_t i = 0; i < size; ++i) {
-    masked[i] = data[i] | std::byte{ones[i]};
+  for (; size >= kSlice; data += kSlice, ones += kSlice, size -= kSlice) {
+    Slice slice = load_slice(data);
+    const Slice mask = load_slice(reinterpret_cast<const std::byte*>(ones));
+    slice.words[0] |= mask.words[0];
+    slice.words[1] |= mask.words[1];
+    state = update_slice(state, slice);
   }
-  return update(state, masked, size);
+  for (; size > 0; ++data, ++ones, --size) {
+    state = update_byte(state, static_cast<uint8_t>(*data) | *ones);
+  }
+  return state;
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 // Every CRC engine against the bitwise reference.
 #include "icrc/crc32.hpp"
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/catch.hpp"
@@ -175,6 +177,30 @@ TEST_CASE("copying equals memcpy and update and writes nothing else") {
       }
     }
   }
+}
+
+TEST_CASE("the CRC covers what was stored when another thread writes the source meanwhile") {
+  Bytes source = pattern(130);
+  Bytes destination(source.size());
+  std::atomic<bool> stop{false};
+  std::thread writer([&] {
+    for (uint8_t value = 0; !stop.load(); ++value) {
+      std::memset(source.data(), value, source.size());
+    }
+  });
+  size_t wrong = 0;
+  for (const Engine engine : supported_engines()) {
+    for (size_t round = 0; round < 20; ++round) {
+      for (size_t size = 1; size <= source.size(); ++size) {
+        const uint32_t crc =
+            update_copy_with(engine, kSomeState, destination.data(), source.data(), size);
+        wrong += crc == reference_crc(kSomeState, std::span(destination).first(size)) ? 0 : 1;
+      }
+    }
+  }
+  stop.store(true);
+  writer.join();
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("engines have the names that the environment variable takes") {
