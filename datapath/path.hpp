@@ -21,8 +21,9 @@ class Path {
   std::array<std::byte, kMaxHeaders> header_template{};
   uint8_t header_bytes = 0;  // 42 for v4, 62 for v6
   bool ipv6 = false;
-  bool loopback = false;              // to this very endpoint
-  std::atomic<bool> resolved{false};  // destination MAC known; written by the wire
+  bool loopback = false;                      // to this very endpoint
+  uint8_t fabric_slot = 0;                    // fabric: the peer's slot, 0 unknown; else unused
+  mutable std::atomic<bool> resolved{false};  // destination MAC known; written by the wire
 };
 
 }  // namespace uroce
