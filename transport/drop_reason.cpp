@@ -1,3 +1,4 @@
+// Holds the names of drop reasons, in the order of the enumeration.
 #include "transport/drop_reason.hpp"
 
 #include <array>

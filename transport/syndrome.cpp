@@ -1,3 +1,4 @@
+// Holds the tables of syndrome values.
 #include "transport/syndrome.hpp"
 
 #include <array>
