@@ -17,6 +17,9 @@ class Path {
  public:
   static constexpr size_t kMaxHeaders = 14 + 40 + 8;
 
+  Path() = default;
+  virtual ~Path() = default;  // a wire may keep its own state behind the path
+
   transport::AddressVector address;
   std::array<std::byte, kMaxHeaders> header_template{};
   uint8_t header_bytes = 0;  // 42 for v4, 62 for v6
