@@ -6,6 +6,7 @@
 #include <rte_errno.h>
 #include <rte_log.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -102,9 +103,12 @@ int initialise_eal() {
                                     "--lcores=" + floating_lcore()};
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
-  if (rte_eal_init(static_cast<int>(arguments.size()), arguments.data()) < 0) {
-    return rte_errno == 0 ? EIO : rte_errno;
-  }
+  rlimit files{};  // EAL raises it, which programs that use select would inherit
+  const bool known = getrlimit(RLIMIT_NOFILE, &files) == 0;
+  const int used = rte_eal_init(static_cast<int>(arguments.size()), arguments.data());
+  const int error = rte_errno;
+  if (known) setrlimit(RLIMIT_NOFILE, &files);
+  if (used < 0) return error == 0 ? EIO : error;
   sweep_runtime_folders();
   rename_eal_threads();
   return 0;

@@ -14,6 +14,9 @@
 #include "datapath/ethdev/frame_filter.hpp"
 #include "datapath/ethdev/ring_geometry.hpp"
 
+// Of the object that holds the drivers: naming it links them, and their constructors register them.
+extern "C" const char net_af_packet_pmd_info[];
+
 namespace uroce::datapath {
 namespace {
 
@@ -35,6 +38,7 @@ Port::Port(const Interface& interface, std::string device_name)
     : device_name_(std::move(device_name)), mac_(interface.mac) {}
 
 Status Port::start(const Interface& interface) {
+  if (net_af_packet_pmd_info[0] == 0) return Refusal{EIO, "built without the packet driver"};
   const RingGeometry ring = ring_geometry(interface.mtu);
   buffer_bytes_ = ring.buffer_bytes;
   // The pool is last-in first-out, so that the same few buffers stay in the cache; every buffer can

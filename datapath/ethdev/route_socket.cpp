@@ -131,17 +131,19 @@ const nlmsghdr* RouteSocket::answer() const {
 }
 
 Result<Gid> RouteSocket::next_hop(const Gid& destination, const Gid& source, int ifindex) {
+  // Asked with an interface, the kernel takes what it has no IPv4 route for to be on link; so it is
+  // first asked without. Link-local IPv6 destinations mean nothing without their interface.
+  if (destination.is_ipv4_mapped()) {
+    if (auto routed = find_route(destination, source, 0); !routed) return routed.refusal();
+  }
+  return find_route(destination, source, ifindex);
+}
+
+Result<Gid> RouteSocket::find_route(const Gid& destination, const Gid& source, int ifindex) {
   const auto refuse = [&](int error) {
     return Refusal{error, fmt::format("no route from {} to {}: {}", to_text(source),
                                       to_text(destination), std::strerror(error))};
   };
-  // Asked with an interface, the kernel takes what it has no IPv4 route for to be on link; so it is
-  // first asked without. Link-local destinations mean nothing without their interface.
-  if (destination.is_ipv4_mapped()) {
-    if (const int error = ask(route_question(destination, source, 0)); error != 0) {
-      return refuse(error);
-    }
-  }
   if (const int error = ask(route_question(destination, source, ifindex)); error != 0) {
     return refuse(error);
   }

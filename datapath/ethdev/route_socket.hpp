@@ -54,6 +54,7 @@ class RouteSocket {
 
  private:
   explicit RouteSocket(std::unique_ptr<nl_sock, FreeNetlinkSocket> socket);
+  Result<Gid> find_route(const Gid& destination, const Gid& source, int ifindex);
   // Sends `message` (freed here) and leaves the answer in answer_; errno of a refusal, else 0.
   int ask(nl_msg* message);
   const nlmsghdr* answer() const;

@@ -90,7 +90,7 @@ inline bool send_one(datapath::Wire& wire, const Path& path,
 inline bool receive_until(datapath::Wire& wire, int milliseconds,
                           const std::function<bool(const datapath::Frame&)>& sink) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
-  std::array<datapath::Frame, 32> burst;
+  std::array<datapath::Frame, 1> burst;  // what the sink did not ask for stays for the next call
   bool done = false;
   while (!done && std::chrono::steady_clock::now() < end) {
     const size_t count = wire.receive(burst);

@@ -241,7 +241,8 @@ void paths_that_lead_nowhere_are_refused(const Host& host) {
   const auto refused = [&](const char* source, const char* destination, int error) {
     auto path = try_path(*wire, gid_of(source), gid_of(destination));
     check(!path.ok() && path.refusal().error == error,
-          fmt::format("{} to {}: errno {}", source, destination, error));
+          fmt::format("{} to {}: errno {}, not {}", source, destination, error,
+                      path.ok() ? 0 : path.refusal().error));
   };
   const char* const ipv4 = host.own_ipv4.c_str();
   refused(ipv4, "192.0.2.1", ENETUNREACH);
