@@ -12,7 +12,8 @@
 #include <utility>
 
 #include "datapath/counters.hpp"
-#include "datapath/ethdev/ethdev_wire.hpp"
+#include "datapath/ethdev/ethdev.hpp"
+#include "datapath/fabric/fabric_addresses.hpp"
 #include "datapath/fabric/fabric_wire.hpp"
 #include "datapath/fork_guard.hpp"
 #include "datapath/log.hpp"
