@@ -214,11 +214,11 @@ void DeviceImpl::write_stats() {
   for (const auto& [name, value] : named_counters(counters(), wire_counters())) {
     text += fmt::format("{} {}\n", name, value);
   }
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd < 0 || write(fd, text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd < 0 || ::write(fd, text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
     log(LogLevel::kWarning, "cannot write counters to {} ($UROCE_STATS_DIR)", path);
   }
-  if (fd >= 0) close(fd);
+  if (fd >= 0) ::close(fd);
 }
 
 }  // namespace uroce::datapath
