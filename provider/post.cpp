@@ -78,6 +78,14 @@ int refuse_post(std::string_view verb, const transport::QueuePair& qp, PostError
   return errno;
 }
 
+// The engine waits for sends; for receives only to flush them in the error state.
+bool needs_doorbell(const Qp&, const ibv_send_wr*) {
+  return true;
+}
+bool needs_doorbell(const Qp& qp, const ibv_recv_wr*) {
+  return qp.engine->state() == transport::QpState::kError;
+}
+
 // Posts a list in order up to the first refusal, then rings once for all of it.
 template <typename Request>
 int post_list(Qp& qp, Spinlock& lock, Request* request, Request** bad, std::string_view verb) {
@@ -94,7 +102,7 @@ int post_list(Qp& qp, Spinlock& lock, Request* request, Request** bad, std::stri
       if (error != PostError::kNone) break;
     }
   }
-  if (request != first) qp.device->ring(*qp.engine);
+  if (request != first && needs_doorbell(qp, first)) qp.device->ring(*qp.engine);
   if (error == PostError::kNone) return 0;
   *bad = request;
   return refuse_post(verb, *qp.engine, error);
