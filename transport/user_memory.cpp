@@ -40,8 +40,8 @@ struct Sse2 {
   static constexpr size_t kWidth = 16;
   using Vector [[gnu::vector_size(kWidth), gnu::may_alias]] = uint64_t;
 
-  [[gnu::no_sanitize("thread")]] static void store(std::byte* destination, const std::byte* source,
-                                                   size_t size) {
+  __attribute__((no_sanitize("thread"))) static void store(std::byte* destination,
+                                                           const std::byte* source, size_t size) {
     for (size_t at = 0; at < size; at += kWidth) {
       Vector vector;
       std::memcpy(&vector, source + at, kWidth);
@@ -55,9 +55,9 @@ struct Avx {
   static constexpr size_t kWidth = 32;
   using Vector [[gnu::vector_size(kWidth), gnu::may_alias]] = uint64_t;
 
-  [[gnu::target("avx"), gnu::no_sanitize("thread")]] static void store(std::byte* destination,
-                                                                       const std::byte* source,
-                                                                       size_t size) {
+  __attribute__((target("avx"), no_sanitize("thread"))) static void store(std::byte* destination,
+                                                                          const std::byte* source,
+                                                                          size_t size) {
     for (size_t at = 0; at < size; at += kWidth) {
       Vector vector;
       std::memcpy(&vector, source + at, kWidth);
@@ -71,9 +71,8 @@ struct Avx512 {
   static constexpr size_t kWidth = 64;
   using Vector [[gnu::vector_size(kWidth), gnu::may_alias]] = uint64_t;
 
-  [[gnu::target("avx512f"), gnu::no_sanitize("thread")]] static void store(std::byte* destination,
-                                                                           const std::byte* source,
-                                                                           size_t size) {
+  __attribute__((target("avx512f"), no_sanitize("thread"))) static void store(
+      std::byte* destination, const std::byte* source, size_t size) {
     for (size_t at = 0; at < size; at += kWidth) {
       Vector vector;
       std::memcpy(&vector, source + at, kWidth);
