@@ -177,7 +177,10 @@ RcRequester::Step RcRequester::send_fetch(TransmitSink& sink, const SendWqe& wqe
   state_.next_psn = end;
   if (end - state_.sent_end > 0) state_.sent_end = end;
   note_asked(end + Psn::kMask);  // the last of its PSNs
-  if (packets == packets_left) ++state_.send_index;
+  if (packets == packets_left) {
+    ++state_.send_index;
+    state_.gather = {};
+  }
   return Step::kSent;
 }
 

@@ -186,6 +186,18 @@ TEST_CASE("11: a READ whose responses were lost is restarted with what remains")
   CHECK(t.client.hca.counters().implied_nak_seq_err == 2);
 }
 
+TEST_CASE("8: a WRITE behind a restarted READ starts at the first byte of its list") {
+  TwoHcas t;
+  number(t.client_memory);
+  t.lose = losing({"< RDMA_READ_RESPONSE_MIDDLE 101 256B", "> RDMA_WRITE_ONLY 103 8B ack"});
+  REQUIRE(t.post(SendOpcode::kRdmaRead, 600) == PostError::kNone);
+  REQUIRE(t.post(SendOpcode::kRdmaWrite, 8, kSignaled, 4096) == PostError::kNone);
+  t.run_to_end();
+  const auto done = t.client.poll();
+  REQUIRE(done.size() == 2);
+  CHECK(done[1].status == CompletionStatus::kSuccess);
+}
+
 TEST_CASE("11: only the first implied NAK repeats at once, later ones wait for the timer") {
   TwoHcas t;
   int lost = 0;
