@@ -43,7 +43,7 @@ constexpr WireField kWireFields[] = {
     {"wire_rx_frames", &WireCounters::rx_frames},   {"wire_rx_bytes", &WireCounters::rx_bytes},
     {"wire_tx_frames", &WireCounters::tx_frames},   {"wire_tx_bytes", &WireCounters::tx_bytes},
     {"wire_tx_dropped", &WireCounters::tx_dropped}, {"wire_rx_corrupt", &WireCounters::rx_corrupt},
-    {"wire_kicks", &WireCounters::kicks},
+    {"wire_rx_dropped", &WireCounters::rx_dropped}, {"wire_kicks", &WireCounters::kicks},
 };
 
 std::string drop_name(DropReason reason) {

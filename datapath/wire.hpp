@@ -26,6 +26,7 @@ struct Frame {
 struct WireCounters {
   uint64_t rx_frames = 0, rx_bytes = 0, tx_frames = 0, tx_bytes = 0;
   uint64_t tx_dropped = 0;  // accepted by commit, refused by the device
+  uint64_t rx_dropped = 0;  // lost before we saw them: the device's ring was full
   uint64_t rx_corrupt = 0;  // broken ring records (fabric) or mbuf errors
   uint64_t kicks = 0;       // FUTEX_WAKEs sent
 };

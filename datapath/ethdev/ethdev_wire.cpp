@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -35,18 +36,29 @@ struct Parts {
   std::unique_ptr<Port> port;
 };
 
+std::vector<Gid> gids_of(const DeviceDescription& self) {
+  std::vector<Gid> gids;
+  for (const GidEntry& entry : self.gids) {
+    if (!entry.gid.is_zero()) gids.push_back(entry.gid);
+  }
+  return gids;
+}
+
+// Another slot in each life, so that frames for a predecessor's queue pairs miss.
+uint8_t random_slot() {
+  uint8_t random = 0;
+  [[maybe_unused]] const ssize_t got = getrandom(&random, 1, GRND_NONBLOCK);
+  return static_cast<uint8_t>(random % 255 + 1);
+}
+
 class EthdevWire final : public Wire {
  public:
   EthdevWire(Parts parts, const Interface& interface, const DeviceDescription& self)
-      : parts_(std::move(parts)), mac_(interface.mac), max_mtu_(self.max_mtu) {
-    for (const GidEntry& entry : self.gids) {
-      if (!entry.gid.is_zero()) own_gids_.push_back(entry.gid);
-    }
-    uint8_t random = 0;
-    [[maybe_unused]] const ssize_t got = getrandom(&random, 1, GRND_NONBLOCK);
-    // Another slot in each life, so that frames for a predecessor's queue pairs miss.
-    slot_ = static_cast<uint8_t>(random % 255 + 1);
-  }
+      : parts_(std::move(parts)),
+        mac_(interface.mac),
+        max_mtu_(self.max_mtu),
+        own_gids_(gids_of(self)),
+        slot_(random_slot()) {}
   ~EthdevWire() override {
     if (parts_.neighbours) parts_.neighbours->stop();
   }
@@ -74,8 +86,9 @@ class EthdevWire final : public Wire {
   void disarm() override {}
   void sleep(int64_t timeout_ns) override;
   void wake() override;
-  bool has_doorbell() const override { return false; }
+  bool has_doorbell() const override { return parts_.port->socket().has_value(); }
   void close_gracefully(int64_t linger_ns) override;
+  void abandon_in_child() override;
   WireCounters counters() const override { return parts_.port->counters(); }
 
  private:
@@ -84,8 +97,8 @@ class EthdevWire final : public Wire {
   Parts parts_;
   const MacAddress mac_;
   const Mtu max_mtu_;
-  std::vector<Gid> own_gids_;
-  uint8_t slot_ = 1;
+  const std::vector<Gid> own_gids_;
+  const uint8_t slot_;
   // Of the reserved frame.
   std::byte* frame_ = nullptr;
   Fate fate_ = Fate::kSwallow;
@@ -147,9 +160,14 @@ void EthdevWire::commit(size_t size) {
 }
 
 void EthdevWire::sleep(int64_t timeout_ns) {
-  pollfd bell = {parts_.bell.get(), POLLIN, 0};
+  const std::optional<PacketSocket>& frames = parts_.port->socket();
+  // A negative descriptor is passed over.
+  std::array<pollfd, 2> sources = {
+      {{parts_.bell.get(), POLLIN, 0}, {frames ? frames->fd() : -1, POLLIN, 0}}};
   const timespec timeout = {timeout_ns / 1'000'000'000, timeout_ns % 1'000'000'000};
-  if (ppoll(&bell, 1, &timeout, nullptr) <= 0) return;
+  if (ppoll(sources.data(), sources.size(), &timeout, nullptr) <= 0) return;
+  if ((sources[1].revents & POLLERR) != 0) frames->clear_error();
+  if (sources[0].revents == 0) return;
   uint64_t rings = 0;
   [[maybe_unused]] const ssize_t bytes = read(parts_.bell.get(), &rings, sizeof(rings));
 }
@@ -170,6 +188,14 @@ void EthdevWire::close_gracefully(int64_t linger_ns) {
   parts_.port.reset();
   parts_.guard.reset();
   parts_.lock.reset();
+}
+
+void EthdevWire::abandon_in_child() {
+  parts_.lock.reset();
+  parts_.bell.reset();
+  parts_.guard.reset();
+  parts_.neighbours->abandon_in_child();
+  if (parts_.port->socket()) close(parts_.port->socket()->fd());
 }
 
 Status check_may_open(const Interface& interface) {

@@ -52,9 +52,12 @@ Status Port::start(const Interface& interface) {
   const std::string arguments =
       fmt::format("iface={},qdisc_bypass=1,blocksz={},framesz={},framecnt={}", interface.name,
                   ring.block_bytes, ring.frame_bytes, ring.frames);
+  const auto earlier = open_packet_sockets();
   int error = rte_vdev_init(device_name_.c_str(), arguments.c_str());
   if (error != 0) return refuse(interface, "attaching the DPDK port", -error);
   attached_ = true;
+  socket_ = PacketSocket::find(interface, earlier);
+  if (socket_) socket_->keep_to_roce();
   error = rte_eth_dev_get_port_by_name(device_name_.c_str(), &port_id_);
   if (error != 0) return refuse(interface, "finding the DPDK port", -error);
   // The MTU stays 0: this driver reports 1518 at most and refuses more, yet carries long frames.
@@ -172,7 +175,8 @@ void Port::release() {
   in_hand_count_ = 0;
 }
 
-WireCounters Port::counters() const {
+WireCounters Port::counters() {
+  if (socket_) counters_.rx_dropped += socket_->take_drops();
   WireCounters out = counters_;
   rte_eth_stats device{};
   if (rte_eth_stats_get(port_id_, &device) == 0) out.tx_dropped += device.oerrors;

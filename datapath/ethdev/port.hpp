@@ -5,11 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "datapath/ethdev/interface.hpp"
+#include "datapath/ethdev/packet_socket.hpp"
 #include "datapath/wire.hpp"
 #include "transport/result.hpp"
 
@@ -45,7 +47,9 @@ class Port {
 
   // Frames that wait to be taken by the device.
   size_t backlog() const { return backlog_count_; }
-  WireCounters counters() const;
+  WireCounters counters();
+  // For waiting without the lane's lock; nothing with drivers that have no such descriptor.
+  const std::optional<PacketSocket>& socket() const { return socket_; }
 
  private:
   static constexpr size_t kMaxBacklog = 256;
@@ -63,6 +67,7 @@ class Port {
   uint16_t port_id_ = 0;
   bool attached_ = false;
   uint32_t buffer_bytes_ = 0;
+  std::optional<PacketSocket> socket_;
 
   rte_mbuf* lent_ = nullptr;
   std::array<rte_mbuf*, kMaxBacklog> backlog_{};

@@ -14,7 +14,7 @@
 namespace uroce::test {
 namespace {
 
-constexpr unsigned kPatienceSeconds = 30;
+constexpr unsigned kPatienceSeconds = 60;
 
 Host describe(int number, int to_peer) {
   Host host;
@@ -57,6 +57,7 @@ void enter_namespace() {
   host.meet();
   script(host);
   host.meet();
+  std::fflush(stdout);
   std::_Exit(0);
 }
 
@@ -88,6 +89,7 @@ bool run_on_two_hosts(int mtu, const std::function<void(const Host&)>& script) {
   std::array<int, 2> ends{};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) return false;
   std::array<pid_t, 2> children{};
+  std::fflush(stdout);  // or the children would print it too
   for (int number = 0; number < 2; ++number) {
     children[number] = fork();
     if (children[number] != 0) continue;

@@ -31,7 +31,7 @@ struct Host {
 bool can_make_hosts();
 
 // Runs `script` in both hosts, on interfaces of that MTU. True if both returned; a failed check or
-// a signal makes it false, and a host that hangs is killed after 30 s.
+// a signal makes it false, and a host that hangs is killed after 60 s.
 bool run_on_two_hosts(int mtu, const std::function<void(const Host&)>& script);
 
 // Runs a shell command; ends the process if it fails.

@@ -271,6 +271,42 @@ void frames_to_ourselves_stay_inside(const Host& host) {
   check(send_one(*wire, *path, pattern(64, 1)), "there is room again");
 }
 
+void a_sleeper_is_woken(const Host& host) {
+  auto wire = open_or_fail(host);
+  check(wire->has_doorbell(), "a packet port has a doorbell");
+  const auto slept_ms = [&](int64_t timeout_ms) {
+    const auto begin = std::chrono::steady_clock::now();
+    wire->sleep(timeout_ms * 1'000'000);
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+        .count();
+  };
+  if (host.number == 0) {
+    auto path = path_or_fail(*wire, gid_of(host.own_ipv4), gid_of(host.peer_ipv4));
+    check(wire->wait_resolved(*path, 3'000'000'000), "the peer is resolved");
+    host.meet();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    send_one(*wire, *path, pattern(64, 3));
+    host.meet();
+    host.meet();
+    return;
+  }
+  host.meet();
+  check(slept_ms(10'000) < 9'000, "a frame ends sleep");
+  check(receive_one(*wire, 1000, pattern(64, 3)), "and is there");
+  host.meet();
+  check(slept_ms(50) >= 45, "without a frame sleep lasts its time");
+  std::thread waker([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    wire->wake();
+  });
+  check(slept_ms(10'000) < 9'000, "wake ends sleep");
+  waker.join();
+  shell(fmt::format("ip link set {} down", host.interface));
+  slept_ms(50);
+  check(slept_ms(50) >= 45, "an interface that is down does not keep us awake");
+  host.meet();
+}
+
 // Every thread but the first must block every signal and be named as ours.
 void the_application_is_left_alone(const Host& host) {
   if (host.number == 1) return;
@@ -329,6 +365,7 @@ int main() {
       Scenario{"refusals say why", refusals_say_why},
       Scenario{"paths that lead nowhere are refused", paths_that_lead_nowhere_are_refused},
       Scenario{"frames to ourselves stay inside", frames_to_ourselves_stay_inside},
+      Scenario{"a sleeper is woken", a_sleeper_is_woken},
       Scenario{"the application is left alone", the_application_is_left_alone},
   };
   int failures = 0;
