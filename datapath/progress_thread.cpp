@@ -20,6 +20,8 @@ constexpr int64_t kApplicationActiveNs = 1'000'000;
 // Naps while the application is active: bounds the delay of what it left undone before it turned
 // away.
 constexpr int64_t kNapNs = 1'000'000;
+// The same while some frame waits for a peer that may have to be woken.
+constexpr int64_t kWatchNapNs = 60'000;
 // A yield that took longer ran somebody else on our CPU.
 constexpr int64_t kYieldNs = 20'000;
 constexpr int64_t kContendedNs = 10'000'000;
@@ -175,7 +177,8 @@ void ProgressThread::sleep_until_needed() {
 
 // The longest time that may pass before the lane is looked at again, deadlines and doorbells aside.
 int64_t ProgressThread::nap_ns(Instant now) {
-  const bool active = application_is_active() || lane_.unfinished();
+  if (lane_.unfinished()) return kWatchNapNs;
+  const bool active = application_is_active();
   if (lane_.wire().has_doorbell()) return active ? kNapNs : kLongestSleepNs;
   if (now - last_application_run_ < kApplicationActiveNs) return kNapNs;
   idle_nap_ns_ = std::clamp(idle_nap_ns_ * 2, kFirstPollNs, kLastPollNs);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fmt/format.h>
+#include <sched.h>
 #include <time.h>
 
 #include <algorithm>
@@ -19,6 +20,8 @@ namespace {
 constexpr int64_t kWakeAfterNs = 3'000;
 // After this many looks the receiver is woken whatever its clock says.
 constexpr uint32_t kMaxLooks = 16;
+// The same for a peer that last polled on the CPU on which we run.
+constexpr int64_t kWakePreemptedAfterNs = 50'000;
 // Frames to a slot without a connection ask for one this often.
 constexpr int64_t kReconnectNs = 1'000'000;
 constexpr uint8_t kDefaultHopLimit = 64;
@@ -62,6 +65,7 @@ FabricWire::FabricWire(const Config& config, RunDirectory directory,
       claim_(std::move(claim)),
       own_doorbell_(claim_->own_entry()),
       wake_after_ticks_(ticks_of(kWakeAfterNs)),
+      wake_preempted_after_ticks_(ticks_of(kWakePreemptedAfterNs)),
       reconnect_ticks_(ticks_of(kReconnectNs)),
       scratch_(std::make_unique<std::byte[]>(kScratchBytes)) {
   // Both ends map the same memory; the ring to ourselves is there from the start.
@@ -186,8 +190,12 @@ void FabricWire::flush() {
 void FabricWire::look_after(TxLink& link, uint64_t now) {
   link.watched = false;
   if (!link.doorbell.armed() || link.producer.drained()) return;
+  // A peer that polled on this very CPU is kept from polling by us, not asleep: it has a while
+  // longer.
+  const bool preempted_by_us = link.doorbell.cpu() == sched_getcpu();
+  const uint64_t patience = preempted_by_us ? wake_preempted_after_ticks_ : wake_after_ticks_;
   const int64_t since = link.doorbell.ticks_since_polled(now);
-  if (since > static_cast<int64_t>(wake_after_ticks_) || ++link.looks > kMaxLooks) {
+  if (since > static_cast<int64_t>(patience) || ++link.looks > kMaxLooks) {
     if (link.doorbell.ring()) ++counters_.kicks;
     return;
   }

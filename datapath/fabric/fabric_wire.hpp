@@ -71,6 +71,7 @@ class FabricWire final : public Wire {
   LinkExchange exchange_;
   std::unique_ptr<ControlThread> control_;
   const uint64_t wake_after_ticks_;
+  const uint64_t wake_preempted_after_ticks_;
   const uint64_t reconnect_ticks_;
 
   // The lane's.
