@@ -82,15 +82,16 @@ bool CompletionQueue::empty() const {
   return produced_.load(std::memory_order_acquire) == consumed_.load(std::memory_order_relaxed);
 }
 
+// Arming and production meet as in Dekker's algorithm: each side stores its own word, then loads
+// the other's, all four sequentially consistent. So either push sees the arming, or arm sees the
+// entry; if both do, fire's exchange decides.
 void CompletionQueue::arm(bool solicited_only) {
-  armed_.fetch_or(solicited_only ? kArmedSolicited : kArmedNext, std::memory_order_seq_cst);
-  // Either push sees the arming, or we see its entry (both may; fire sorts that out).
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  const uint64_t consumed = consumed_.load(std::memory_order_relaxed);
-  const bool next = (armed_.load(std::memory_order_relaxed) & kArmedNext) != 0;
-  const uint64_t end = next ? produced_.load(std::memory_order_acquire)
-                            : solicited_end_.load(std::memory_order_acquire);
-  if (end > consumed) fire();
+  const uint32_t before =
+      armed_.fetch_or(solicited_only ? kArmedSolicited : kArmedNext, std::memory_order_seq_cst);
+  const uint64_t produced = produced_.load(std::memory_order_seq_cst);
+  const bool next = !solicited_only || (before & kArmedNext) != 0;
+  const uint64_t end = next ? produced : solicited_end_.load(std::memory_order_acquire);
+  if (end > consumed_.load(std::memory_order_relaxed)) fire();
 }
 
 bool CompletionQueue::push(const CqEntry& entry) {
@@ -107,9 +108,8 @@ bool CompletionQueue::push(const CqEntry& entry) {
   new (entry_at(produced)) CqEntry(entry);
   const bool solicited = fires_solicited(entry);
   if (solicited) solicited_end_.store(produced + 1, std::memory_order_release);
-  produced_.store(produced + 1, std::memory_order_release);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  const uint32_t armed = armed_.load(std::memory_order_relaxed);
+  produced_.store(produced + 1, std::memory_order_seq_cst);
+  const uint32_t armed = armed_.load(std::memory_order_seq_cst);
   if ((armed & kArmedNext) != 0 || (armed != 0 && solicited)) fire();
   return true;
 }

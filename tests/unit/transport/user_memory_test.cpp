@@ -1,6 +1,9 @@
 // Placement: right bytes, nothing else touched, and the order that polling programs rely on.
 #include "transport/user_memory.hpp"
 
+#include <signal.h>
+#include <sys/mman.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -33,8 +36,60 @@ void check_place(size_t offset, std::span<const std::byte> payload) {
   for (size_t i = 0; i < kGuard; ++i) REQUIRE(destination[payload.size() + i] == kCanary);
 }
 
-// One thread places blocks of one repeated counter; another polls the last word and then wants
-// every earlier word to be at least as new. Returns how many blocks the reader saw.
+constexpr size_t kPage = 4096;
+
+// Two pages, the second write-protected: the first store into it faults, and the handler looks
+// whether everything before the boundary has been stored by then. One object at a time.
+class FaultingPage {
+ public:
+  FaultingPage() {
+    void* const memory =
+        mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(memory != MAP_FAILED);
+    base_ = static_cast<std::byte*>(memory);
+    struct sigaction action {};
+    action.sa_handler = on_fault;
+    REQUIRE(sigaction(SIGSEGV, &action, &previous_) == 0);
+    active_ = this;
+  }
+  ~FaultingPage() {
+    sigaction(SIGSEGV, &previous_, nullptr);
+    munmap(base_, 2 * kPage);
+  }
+  FaultingPage(const FaultingPage&) = delete;
+  FaultingPage& operator=(const FaultingPage&) = delete;
+
+  std::byte* boundary() const { return base_ + kPage; }
+  void arm(size_t before, const std::byte* expected) {
+    std::memset(base_, 0, 2 * kPage);
+    before_ = before;
+    expected_ = expected;
+    faults_ = 0;
+    REQUIRE(mprotect(boundary(), kPage, PROT_READ) == 0);
+  }
+  int faults() const { return faults_; }
+  bool complete_at_fault() const { return complete_; }
+
+ private:
+  static void on_fault(int) {
+    ++active_->faults_;
+    active_->complete_ = std::memcmp(active_->boundary() - active_->before_, active_->expected_,
+                                     active_->before_) == 0;
+    mprotect(active_->boundary(), kPage, PROT_READ | PROT_WRITE);
+  }
+
+  inline static FaultingPage* active_ = nullptr;
+  std::byte* base_ = nullptr;
+  struct sigaction previous_ {};
+  size_t before_ = 0;
+  const std::byte* expected_ = nullptr;
+  int faults_ = 0;
+  bool complete_ = false;
+};
+
+// One thread places blocks of one repeated counter; another polls the last word and then, at once,
+// wants another word to be at least as new: the first, which a careless copy stores last, or one of
+// the others in turn. Returns how many blocks the reader saw.
 size_t race_placement(size_t offset, size_t words) {
   alignas(64) static uint64_t target[1024];
   std::memset(target, 0, sizeof target);
@@ -50,21 +105,19 @@ size_t race_placement(size_t offset, size_t words) {
     done = true;
   });
   size_t seen = 0;
+  size_t polls = 0;
   uint64_t newest = 0;
   bool ordered = true;
   while (!done) {
+    const size_t other = seen % 2 == 0 ? 0 : seen / 2 % words;
     const uint64_t last = __atomic_load_n(first + words - 1, __ATOMIC_ACQUIRE);
-    if (last == newest) {
-      std::this_thread::yield();
-      continue;
-    }
+    const uint64_t word = __atomic_load_n(first + other, __ATOMIC_RELAXED);
+    ordered = ordered && word >= last;
+    ordered = ordered && word >> 32 == (word & 0xffffffff);  // else the word is torn
+    if (++polls % 65536 == 0) std::this_thread::yield();
+    if (last == newest) continue;
     newest = last;
     ++seen;
-    for (size_t i = words; i-- > 0;) {
-      const uint64_t word = __atomic_load_n(first + i, __ATOMIC_RELAXED);
-      ordered = ordered && word >> 32 == (word & 0xffffffff);  // else the word is torn
-      ordered = ordered && word >= last;
-    }
   }
   writer.join();
   CHECK(ordered);
@@ -88,6 +141,22 @@ TEST_CASE("place stores whole packets of every path MTU") {
   for (const size_t length : {256u, 512u, 1024u, 2048u, 4095u, 4096u, 4097u, 8192u}) {
     for (const size_t offset : {0u, 1u, 4u, 8u, 32u, 63u}) {
       check_place(offset, std::span(source).first(length));
+    }
+  }
+}
+
+TEST_CASE("the last piece is stored when everything before it has been") {
+  const std::vector<std::byte> source = pattern(kPage + 8);
+  FaultingPage page;
+  for (const size_t tail : {1u, 2u, 4u, 8u}) {
+    for (const size_t before :
+         {1u, 7u, 8u, 9u, 31u, 32u, 63u, 64u, 65u, 200u, 1024u, 4088u, 4096u}) {
+      CAPTURE(tail, before);
+      page.arm(before, source.data());
+      REQUIRE(place(page.boundary() - before, std::span(source).first(before + tail)));
+      CHECK(page.faults() == 1);
+      CHECK(page.complete_at_fault());
+      CHECK(std::memcmp(page.boundary() - before, source.data(), before + tail) == 0);
     }
   }
 }
