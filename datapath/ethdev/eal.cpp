@@ -1,6 +1,7 @@
 // Starts EAL and cleans up after it.
 #include "datapath/ethdev/eal.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
@@ -10,11 +11,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <mutex>
 #include <string_view>
 #include <vector>
@@ -82,6 +85,33 @@ void rename_eal_threads() {
   }
 }
 
+// This process's descriptors, by what they are open on.
+std::map<int, std::string> open_descriptors() {
+  std::map<int, std::string> out;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {
+    const std::string name = entry.path().filename();
+    int fd = -1;
+    std::from_chars(name.data(), name.data() + name.size(), fd);
+    out.emplace(fd, std::filesystem::read_symlink(entry.path(), ignored).string());
+  }
+  return out;
+}
+
+// Keeps EAL's descriptors out of programs that this process executes. EAL does not tell which they
+// are: those that are new, and of the kinds that it opens.
+void close_on_exec(const std::map<int, std::string>& earlier) {
+  constexpr std::array<std::string_view, 4> kKinds = {"/memfd:nohuge", "anon_inode:[eventpoll]",
+                                                      "anon_inode:[timerfd]", "pipe:"};
+  for (const auto& [fd, target] : open_descriptors()) {
+    const auto is_of = [&name = target](std::string_view kind) { return name.starts_with(kind); };
+    const auto before = earlier.find(fd);
+    if (before != earlier.end() && before->second == target) continue;
+    if (std::none_of(kKinds.begin(), kKinds.end(), is_of)) continue;
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+  }
+}
+
 // Runs in a thread of its own. Returns an errno, 0 when EAL runs.
 int initialise_eal() {
   static const cookie_io_functions_t kToLog = {nullptr, on_dpdk_log, nullptr, nullptr};
@@ -102,6 +132,7 @@ int initialise_eal() {
                                     "--lcores=" + floating_lcore()};
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
+  const auto descriptors = open_descriptors();
   rlimit files{};  // EAL raises it, which programs that use select would inherit
   const bool known = getrlimit(RLIMIT_NOFILE, &files) == 0;
   const int used = rte_eal_init(static_cast<int>(arguments.size()), arguments.data());
@@ -110,6 +141,7 @@ int initialise_eal() {
   if (used < 0) return error == 0 ? EIO : error;
   sweep_runtime_folders();
   rename_eal_threads();
+  close_on_exec(descriptors);
   return 0;
 }
 

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,6 +10,8 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <set>
+#include <sstream>
 #include <thread>
 
 #include "datapath/ethdev/interface.hpp"
@@ -314,9 +317,20 @@ void the_application_is_left_alone(const Host& host) {
   cpu_set_t after;
   sigset_t mask;
   sched_getaffinity(0, sizeof(before), &before);
+  rlimit files{};
+  getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = std::min<rlim_t>(files.rlim_cur, 1000);
+  setrlimit(RLIMIT_NOFILE, &files);
+  std::set<int> descriptors;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    descriptors.insert(std::stoi(entry.path().filename()));
+  }
   auto wire = open_or_fail(host);
   sched_getaffinity(0, sizeof(after), &after);
   check(CPU_EQUAL(&before, &after), "its affinity is as before");
+  rlimit files_after{};
+  getrlimit(RLIMIT_NOFILE, &files_after);
+  check(files_after.rlim_cur == files.rlim_cur, "its limit of open files is as before");
   pthread_sigmask(SIG_SETMASK, nullptr, &mask);
   check(sigismember(&mask, SIGINT) == 0, "its signal mask is as before");
   size_t threads = 0;
@@ -337,6 +351,13 @@ void the_application_is_left_alone(const Host& host) {
     }
   }
   check(threads >= 2, "there are threads to look at");
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int fd = std::stoi(entry.path().filename());
+    const int flags = fcntl(fd, F_GETFD);
+    if (descriptors.contains(fd) || flags < 0) continue;
+    check((flags & FD_CLOEXEC) != 0,
+          "closed in programs that it executes: " + entry.path().string());
+  }
   for (const char* folder : {"/var/run/dpdk", "/tmp/dpdk"}) {
     const auto own = std::filesystem::path(folder) / fmt::format("uroce-{}", getpid());
     check(!std::filesystem::exists(own), "no runtime folder is left");
