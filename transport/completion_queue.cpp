@@ -83,15 +83,11 @@ bool CompletionQueue::empty() const {
 }
 
 // Arming and production meet as in Dekker's algorithm: each side stores its own word, then loads
-// the other's, all four sequentially consistent. So either push sees the arming, or arm sees the
-// entry; if both do, fire's exchange decides.
+// the other's, all four sequentially consistent. So either push sees the arming, or the poll
+// that follows arm finds the entry.
 void CompletionQueue::arm(bool solicited_only) {
-  const uint32_t before =
-      armed_.fetch_or(solicited_only ? kArmedSolicited : kArmedNext, std::memory_order_seq_cst);
-  const uint64_t produced = produced_.load(std::memory_order_seq_cst);
-  const bool next = !solicited_only || (before & kArmedNext) != 0;
-  const uint64_t end = next ? produced : solicited_end_.load(std::memory_order_acquire);
-  if (end > consumed_.load(std::memory_order_relaxed)) fire();
+  armed_.fetch_or(solicited_only ? kArmedSolicited : kArmedNext, std::memory_order_seq_cst);
+  produced_seen_ = produced_.load(std::memory_order_seq_cst);
 }
 
 bool CompletionQueue::push(const CqEntry& entry) {
@@ -107,7 +103,6 @@ bool CompletionQueue::push(const CqEntry& entry) {
   }
   new (entry_at(produced)) CqEntry(entry);
   const bool solicited = fires_solicited(entry);
-  if (solicited) solicited_end_.store(produced + 1, std::memory_order_release);
   produced_.store(produced + 1, std::memory_order_seq_cst);
   const uint32_t armed = armed_.load(std::memory_order_seq_cst);
   if ((armed & kArmedNext) != 0 || (armed != 0 && solicited)) fire();
@@ -133,15 +128,12 @@ void CompletionQueue::remove_all_of(Qpn qpn) {
   }
   // What stays moves up to the producer's end, newest first, so that `produced_` never goes back.
   uint64_t kept = produced;
-  uint64_t solicited_end = 0;
   for (uint64_t number = produced; number != consumed; --number) {
     const CqEntry& entry = *entry_at(number - 1);
     if (entry.completion.qpn == qpn) continue;
-    if (solicited_end == 0 && fires_solicited(entry)) solicited_end = kept;
     --kept;
     if (kept != number - 1) *entry_at(kept) = entry;
   }
-  solicited_end_.store(solicited_end, std::memory_order_release);
   consumed_.store(kept, std::memory_order_release);
   produced_seen_ = produced;
 }

@@ -59,9 +59,9 @@ class CompletionQueue {
   // that they stand for. An overflown queue returns what it holds, then nothing.
   size_t poll(std::span<Completion> out);
   bool empty() const;
-  // Fires once: at the next completion (a solicited or failed one if `solicited_only`), or at once
-  // if one lies unpolled. A full fence on both sides: a completion that arrives meanwhile always
-  // fires.
+  // Fires once: at the next completion to come (a solicited or failed one if `solicited_only`), not
+  // for one that lies unpolled: consumers arm, then poll once more (IBTA 11.4.2.2). A full fence on
+  // both sides: a completion that arrives meanwhile fires, or that poll finds it.
   void arm(bool solicited_only);
 
   // Producer side, under the lane lock. On overflow the entry is lost, the queue turns to the error
@@ -97,7 +97,6 @@ class CompletionQueue {
 
   // Written by the producer.
   alignas(kLine) std::atomic<uint64_t> produced_{0};
-  std::atomic<uint64_t> solicited_end_{0};  // one past the newest entry that fires kArmedSolicited
   uint64_t consumed_seen_ = 0;
   std::atomic<bool> overflown_{false};
 

@@ -132,15 +132,15 @@ TEST_CASE("an armed queue fires at the next completion, once") {
   CHECK(events.fired == 1);
 }
 
-TEST_CASE("arming fires at once while a completion lies unpolled") {
+TEST_CASE("arming does not fire for a completion that lies unpolled, but for the next one") {
   Recorder events;
   CompletionQueue cq(8, events, nullptr);
   REQUIRE(cq.push(entry(1)));
   cq.arm(false);
-  CHECK(events.fired == 1);
-  poll_all(cq);
+  CHECK(events.fired ==
+        0);  // perftest's -e arms before it polls, and takes an event for a completion
   REQUIRE(cq.push(entry(2)));
-  CHECK(events.fired == 1);  // that arming was spent
+  CHECK(events.fired == 1);
 }
 
 TEST_CASE("a queue armed for solicited completions lets the others pass") {
@@ -163,23 +163,6 @@ TEST_CASE("a failed completion counts as solicited") {
   failed.completion.status = CompletionStatus::kWrFlushError;
   REQUIRE(cq.push(failed));
   CHECK(events.fired == 1);
-}
-
-TEST_CASE("arming for solicited completions fires at once only for one of those") {
-  Recorder events;
-  CompletionQueue cq(8, events, nullptr);
-  REQUIRE(cq.push(entry(1)));
-  cq.arm(true);
-  CHECK(events.fired == 0);
-  CqEntry solicited = entry(2);
-  solicited.solicited = true;
-  REQUIRE(cq.push(solicited));
-  CHECK(events.fired == 1);
-  cq.arm(true);  // the solicited one is still there
-  CHECK(events.fired == 2);
-  poll_all(cq);
-  cq.arm(true);
-  CHECK(events.fired == 2);
 }
 
 TEST_CASE("arming for the next completion prevails over arming for solicited ones") {
@@ -230,18 +213,6 @@ TEST_CASE("removal of everything leaves an empty queue with its whole capacity")
   CHECK(poll_all(cq).size() == 4);
 }
 
-TEST_CASE("a removed solicited completion does not fire a later arming") {
-  Recorder events;
-  CompletionQueue cq(8, events, nullptr);
-  CqEntry solicited = entry(1, 7);
-  solicited.solicited = true;
-  REQUIRE(cq.push(entry(0, 8)));
-  REQUIRE(cq.push(solicited));
-  cq.remove_all_of({7});
-  cq.arm(true);
-  CHECK(events.fired == 0);
-}
-
 TEST_CASE("two threads: nothing is lost or reordered, and slots come back in step") {
   Recorder events;
   CompletionQueue cq(64, events, nullptr);
@@ -279,7 +250,7 @@ TEST_CASE("two threads: nothing is lost or reordered, and slots come back in ste
   CHECK(pushed > 64);
 }
 
-TEST_CASE("two threads: a completion around an arming always fires it") {
+TEST_CASE("two threads: a completion around an arming fires it, or the poll after it finds it") {
   Recorder events;
   CompletionQueue cq(64, events, nullptr);
   std::atomic<bool> stop{false};
@@ -295,7 +266,7 @@ TEST_CASE("two threads: a completion around an arming always fires it") {
     }
   });
   // Each round has one completion. The consumer arms a little earlier or later around it, by a
-  // sweeping delay, then waits to be told.
+  // sweeping delay, then polls, then waits to be told.
   Completion one;
   bool stuck = false;
   uint64_t rounds = 0, spins = 0;
@@ -304,8 +275,9 @@ TEST_CASE("two threads: a completion around an arming always fires it") {
     const int before = events.fired;
     for (uint64_t delay = rounds % 256; delay != 0; --delay) __asm__ volatile("" ::: "memory");
     cq.arm(false);
+    size_t polled = cq.poll({&one, 1});
     uint64_t waited = 0;
-    while (events.fired == before && !stuck) {
+    while (polled == 0 && events.fired == before && !stuck) {
       spin(spins);
       // Ask the clock rarely, and only about a completion that lies there unannounced.
       if (++waited % 100'000 == 0 && !cq.empty()) {
@@ -313,7 +285,9 @@ TEST_CASE("two threads: a completion around an arming always fires it") {
         stuck = events.fired == before && !cq.empty();
       }
     }
-    if (stuck || cq.poll({&one, 1}) != 1) break;
+    if (polled == 0) polled = cq.poll({&one, 1});
+    if (polled == 0)
+      continue;  // the event was the last round's, whose entry was polled before it fired
     ++rounds;
     taken.store(one.wr_id + 1, std::memory_order_release);
   }
