@@ -30,7 +30,7 @@ struct RingLayout {
   static constexpr uint64_t kMagic = 0x31676e6972637275;  // "urcring1"
   static constexpr size_t kConsumedOffset = 128;
   static constexpr size_t kDataOffset = 4096;
-  static constexpr size_t kRecordAlignment = 64;
+  static constexpr size_t kRecordAlignment = 8;
   static constexpr size_t kRecordHeader = 8;
   static constexpr uint32_t kWrap = 0xffffffff;
   static constexpr size_t kMinCapacity = 64 << 10;
