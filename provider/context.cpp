@@ -7,6 +7,7 @@
 #include "provider/devices.hpp"
 #include "provider/events.hpp"
 #include "provider/refusal.hpp"
+#include "provider/unserved.hpp"
 #include "provider/verbs.hpp"
 
 namespace uroce::provider {
@@ -14,6 +15,7 @@ namespace {
 
 const abi34::ContextOps kOps = [] {
   abi34::ContextOps ops{};
+  refuse_unserved(ops);
   ops.alloc_pd = alloc_pd;
   ops.async_event = async_event;
   ops.cq_event = cq_event;
