@@ -45,7 +45,7 @@ int run_main(int argc, char** argv) {
       "uroce VERB --help describes each verb.\n\n"
       "  uroce run -- ib_write_bw -d uroce0              in one terminal,\n"
       "  uroce run -- ib_write_bw -d uroce0 127.0.0.1    in another");
-  const Command commands[] = {make_run_command(app, operands)};
+  const Command commands[] = {make_run_command(app, operands), make_sim_command(app)};
 
   try {
     std::ranges::reverse(words);  // CLI11 takes them last first
