@@ -88,7 +88,8 @@ RcRequester::Step RcRequester::send_data(TransmitSink& sink, SendWqe& wqe) {
   const bool ask = wants_ack(wqe, last);
   Bth bth;
   bth.opcode = data_opcode(wqe.opcode, first, last);
-  bth.solicited = last && wqe.has(kSolicited);
+  // A plain WRITE solicits nothing: no receive completes (IBTA 9.2.3).
+  bth.solicited = last && wqe.has(kSolicited) && wqe.takes_receive();
   bth.pad_count = pad_for(payload);
   bth.destination_qpn = connection.remote_qpn;
   bth.ack_request = ask;

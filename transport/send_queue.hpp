@@ -35,6 +35,8 @@ struct SendWqe {
   bool has_immediate() const {
     return opcode == SendOpcode::kRdmaWriteWithImm || opcode == SendOpcode::kSendWithImm;
   }
+  // Consumes a receive of the peer.
+  bool takes_receive() const { return opcode == SendOpcode::kSend || has_immediate(); }
 
   std::byte* area() { return reinterpret_cast<std::byte*>(this + 1); }
   const std::byte* area() const { return reinterpret_cast<const std::byte*>(this + 1); }

@@ -317,6 +317,20 @@ TEST_CASE("15: a WQE is a snapshot of list and inline data") {
   CHECK(t.server_memory[148] == std::byte{0});
 }
 
+TEST_CASE("solicited marks the last packet of what completes a receive, never a plain WRITE") {
+  TwoHcas t;
+  const auto solicited = [&t](SendOpcode opcode) {
+    t.post(opcode, 300, kSignaled | kSolicited);
+    t.transmit();
+    std::vector<bool> marks;
+    while (!t.link.empty()) marks.push_back(t.take().view().bth.solicited);
+    return marks;
+  };
+  CHECK(solicited(SendOpcode::kSend) == std::vector{false, true});
+  CHECK(solicited(SendOpcode::kRdmaWriteWithImm) == std::vector{false, true});
+  CHECK(solicited(SendOpcode::kRdmaWrite) == std::vector{false, false});
+}
+
 TEST_CASE("an unsignalled tail costs no ACK, and is probed when nothing follows") {
   TwoHcas t;
   REQUIRE(t.post(SendOpcode::kRdmaWrite, 8, 0) == PostError::kNone);
