@@ -80,8 +80,9 @@ struct FetchResource {
   Psn first_psn;
   Psn end_psn;  // one past
   bool atomic = false;
-  bool pending = false;  // a response is to be sent: from `cursor_psn` on
-  bool begun = false;    // the response's first packet has been sent
+  bool pending = false;   // a response is to be sent: from `cursor_psn` on
+  bool begun = false;     // the response's first packet has been sent
+  bool answered = false;  // all of the response has been sent once
   uint32_t msn = 0;
   // READ: the range as granted. ATOMIC: `address` is the original value.
   uint64_t address = 0;

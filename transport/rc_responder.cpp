@@ -234,13 +234,18 @@ bool RcResponder::receive_available() const {
   return state_.receive_index != qp_.receive_queue().ring.posted();
 }
 
-// The place for one more READ or ATOMIC: the oldest one's when all are used. Null if that has not
-// been answered yet: the peer exceeds max_dest_rd_atomic.
+// The place for one more READ or ATOMIC: the oldest one's when all are used. Null if that has never
+// been answered: the peer exceeds max_dest_rd_atomic.
 FetchResource* RcResponder::free_resource() {
   const uint8_t limit = qp_.connection.max_dest_rd_atomic;
   if (limit == 0) return nullptr;
   FetchResource& resource = state_.resources[state_.resource_next];
-  return state_.resource_count == limit && resource.pending ? nullptr : &resource;
+  if (state_.resource_count == limit && resource.pending) {
+    if (!resource.answered) return nullptr;
+    // A duplicate asked for the answer again; the peer has had it since, or it would not go on.
+    finish(resource);
+  }
+  return &resource;
 }
 
 // The resource just filled becomes the newest, with a response to send.
@@ -248,6 +253,7 @@ void RcResponder::answer(FetchResource& resource) {
   const uint8_t limit = qp_.connection.max_dest_rd_atomic;
   resource.pending = true;
   resource.begun = false;
+  resource.answered = false;
   ++state_.pending;
   state_.resource_next = static_cast<uint8_t>((state_.resource_next + 1) % limit);
   if (state_.resource_count < limit) ++state_.resource_count;

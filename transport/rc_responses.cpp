@@ -220,6 +220,7 @@ void RcResponder::send(TransmitSink& sink, uint32_t payload) {
 
 void RcResponder::finish(FetchResource& resource) {
   resource.pending = false;
+  resource.answered = true;
   --state_.pending;
 }
 

@@ -202,6 +202,17 @@ TEST_CASE("17: a duplicate READ restarts a response in progress only when it mus
         Transcript{"< RDMA_READ_RESPONSE_FIRST 101 256B", "< RDMA_READ_RESPONSE_LAST 102 256B"});
 }
 
+TEST_CASE("17: a duplicate READ that was answered does not stand in the way of the next READ") {
+  TwoHcas t({.max_rd_atomic = 1});
+  Forge(t, opcode::kReadRequest, 100).reth(0, 8).send();
+  CHECK(answers(t) == Transcript{"< RDMA_READ_RESPONSE_ONLY 100 8B"});
+  // The link repeats the request; the client has its answer and goes on, in the same burst.
+  Forge(t, opcode::kReadRequest, 100).reth(0, 8).send();
+  Forge(t, opcode::kReadRequest, 101).reth(8, 8).send();
+  CHECK(answers(t) == Transcript{"< RDMA_READ_RESPONSE_ONLY 101 8B"});
+  CHECK(t.server.qp->state() == QpState::kRts);
+}
+
 TEST_CASE("18: zero-length READ and WRITE ignore R_Key and address") {
   TwoHcas t;
   Forge(t, opcode::kWriteOnly, 100, true).reth(~uint64_t{0}, 0, 0xdead).send();
