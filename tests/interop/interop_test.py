@@ -131,6 +131,8 @@ def vecgen(role, gid, mtu, parts, port, server=None):
 def perftest(program, port, server=None):
     """Small enough for an emulated peer, large enough to be many packets."""
     words = [program, "-F", "-x", "1", "-u", "18", "-s", "65536", "-n", "100", "-p", str(port)]
+    if program == "ib_read_bw":
+        words += ["-o", "16"]  # perftest asks for what the peer can, rxe's 128: more than a QP has
     return words + ([server] if server else [])
 
 

@@ -163,7 +163,7 @@ class Guest:
         path = self.share / "console"
         return path.read_text(errors="replace")[-2000:] if path.exists() else ""
 
-    def wait_ready(self, seconds=120):
+    def wait_ready(self, seconds=300):
         def ready():
             if self.process.poll() is not None:
                 raise RuntimeError("the guest did not boot: " + self.console())

@@ -254,10 +254,11 @@ constexpr Fault kFaults[] = {
 };
 
 void part_err(Endpoint& end, SideChannel& channel) {
-  constexpr uint8_t kRnrRetries = 3;
+  constexpr uint8_t kFewRnrRetries = 3;
+  constexpr uint8_t kEndlessRnrRetries = 7;
   constexpr int kShortQuietMs = 100;
   for (const Fault& fault : kFaults) {
-    ibv_qp* const qp = end.connect(kRnrRetries);
+    ibv_qp* const qp = end.connect(fault.receive_comes_later ? kEndlessRnrRetries : kFewRnrRetries);
     if (!end.client() && fault.receive_length > 0) {
       end.post_receives(qp, 1, fault.receive_length);
     }
