@@ -37,5 +37,6 @@ struct Command {
 // `operands` is what stood behind "--" on the command line; it must outlive the command.
 Command make_run_command(CLI::App& parent, const std::vector<std::string>& operands);
 Command make_sim_command(CLI::App& parent);
+Command make_devices_command(CLI::App& parent);
 
 }  // namespace uroce::tools

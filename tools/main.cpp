@@ -45,7 +45,8 @@ int run_main(int argc, char** argv) {
       "uroce VERB --help describes each verb.\n\n"
       "  uroce run -- ib_write_bw -d uroce0              in one terminal,\n"
       "  uroce run -- ib_write_bw -d uroce0 127.0.0.1    in another");
-  const Command commands[] = {make_run_command(app, operands), make_sim_command(app)};
+  const Command commands[] = {make_run_command(app, operands), make_devices_command(app),
+                              make_sim_command(app)};
 
   try {
     std::ranges::reverse(words);  // CLI11 takes them last first
@@ -64,8 +65,12 @@ int run_main(int argc, char** argv) {
   }
   for (const Command& command : commands) {
     if (!command.app->parsed()) continue;
-    if (!operands.empty() && command.app->get_name() != "run") {
-      spdlog::error("uroce {} takes no '--'", command.app->get_name());
+    const std::string verb = command.app->get_name();
+    std::vector<std::string> surplus = app.remaining(true);
+    surplus.insert(surplus.end(), operands.begin(), operands.end());
+    if (verb != "run" && !surplus.empty()) {
+      spdlog::error("uroce {} does not know '{}' (see uroce {} --help)", verb, surplus.front(),
+                    verb);
       return kExitUsage;
     }
     return command.run();

@@ -15,9 +15,9 @@
 #include <memory>
 #include <string_view>
 
+#include "datapath/fabric/run_directory.hpp"
 #include "tools/command.hpp"
 #include "tools/install_paths.hpp"
-#include "tools/run_directory.hpp"
 #include "tools/settings.hpp"
 
 namespace uroce::tools {
@@ -137,9 +137,12 @@ int run(const RunOptions& options, std::vector<std::string> command) {
   if (config->wire == datapath::WireKind::kNetdev) {
     if (Status status = check_netdev(config->netdev); !status) return refuse(status.refusal().why);
   }
-  Status status = prepare_run_directory(config->run_directory, config->fabric_directory());
-  if (status) status = export_environment(options.settings, *config);
-  if (!status) return refuse(status.refusal().why);
+  // Made and checked here, so that a directory of someone else stops us before anything starts.
+  const auto directory = datapath::RunDirectory::open(config->fabric_directory());
+  if (!directory) return refuse(directory.refusal().why);
+  if (Status status = export_environment(options.settings, *config); !status) {
+    return refuse(status.refusal().why);
+  }
   return become(command);
 }
 

@@ -47,7 +47,8 @@ def device_programs(world):
     """ibv_devices and ibv_devinfo, plain and -v."""
     listed = world.start(0, "ibv_devices").expect(0).stdout()
     for device in world.devices:
-        require(re.search(rf"^\s+{device}\s+[0-9a-f]{{16}}$", listed, re.M), f"ibv_devices: {listed}")
+        row = rf"^\s+{device}\s+[0-9a-f]{{16}}$"
+        require(re.search(row, listed, re.M), f"ibv_devices: {listed}")
         info = world.start(0, "ibv_devinfo", "-d", device).expect(0).stdout()
         for wanted in ("PORT_ACTIVE", r"link_layer:\s+Ethernet", r"active_mtu:\s+4096"):
             require(re.search(wanted, info), f"ibv_devinfo has no {wanted}: {info}")

@@ -7,7 +7,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from harness import FabricWorld, require
+from harness import FabricWorld, free_port, require
 
 
 def run(world, *argv, status=0, env=None):
@@ -72,7 +72,8 @@ def help_texts(world):
         text = run(world, *verb, "--help").stdout()
         require("Usage: uroce" in text, f"no usage: {text}")
     text = run(world, "run", "--help").stdout()
-    for flag in ("--fabric", "--devices", "--netdev", "--mtu", "--progress", "--log-level", "--log"):
+    flags = ("--fabric", "--devices", "--netdev", "--mtu", "--progress", "--log-level", "--log")
+    for flag in flags:
         require(flag in text, f"{flag} is missing from the help")
     require(run(world, "--version").stdout().startswith("uroce "), "--version")
 
@@ -123,8 +124,9 @@ def devices_verb(world):
     plain = run(world, "devices").stdout()
     for word in ("uroce0", "uroce1", "ACTIVE", "4096", "fe80::", "127."):
         require(word in plain, f"uroce devices shows no {word}: {plain}")
-    holder = world.start(0, "ibv_rc_pingpong", "-d", "uroce1", "-g", "1", "-p", "11999")
-    holder.wait_listening(11999)
+    port = free_port()
+    holder = world.start(0, "ibv_rc_pingpong", "-d", "uroce1", "-g", "1", "-p", port)
+    holder.wait_listening(port)
     listed = json.loads(run(world, "devices", "--json").stdout())
     require([device["name"] for device in listed["devices"]] == ["uroce0", "uroce1"], f"{listed}")
     holders = {device["name"]: [slot["pid"] for slot in device["holders"]]
@@ -133,7 +135,8 @@ def devices_verb(world):
     require(str(holder.pid) in run(world, "devices").stdout(), "the plain list names no holder")
     holder.kill()
     listed = json.loads(run(world, "devices", "--json").stdout())
-    require(all(not device["holders"] for device in listed["devices"]), "a dead process holds a slot")
+    held = [device["name"] for device in listed["devices"] if device["holders"]]
+    require(not held, f"a dead process holds a slot of {held}")
 
 
 def scenario(function):

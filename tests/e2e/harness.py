@@ -41,12 +41,23 @@ class Stage:
         self.build = Path(build).resolve()
         name = hashlib.sha256(str(self.build).encode()).hexdigest()[:12]
         self.root = Path(f"/tmp/uroce-stage-{os.getuid()}-{name}")
-        self.lock = open(f"{self.root}.lock", "w", encoding="utf-8")
-        fcntl.flock(self.lock, fcntl.LOCK_EX)
+        self.lock = self.take_lock()
         if not self.is_fresh():
             self.install()
         fcntl.flock(self.lock, fcntl.LOCK_SH)
         self.uroce = str(self.find("bin/uroce"))
+
+    def take_lock(self):
+        path = f"{self.root}.lock"
+        while True:
+            lock = open(path, "w", encoding="utf-8")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                if os.fstat(lock.fileno()).st_ino == os.stat(path).st_ino:
+                    return lock
+            except FileNotFoundError:
+                pass
+            lock.close()  # whoever held it before has removed the file
 
     def built_files(self):
         yield self.build / "tools" / "uroce"

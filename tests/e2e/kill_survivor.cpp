@@ -106,8 +106,7 @@ void outlive(const Options& options, const Context& context, const Pd& pd, int f
       if (++completed == 100) say(fmt::format("traffic {}", round));
       continue;
     }
-    require(wc.status == IBV_WC_RETRY_EXC_ERR, "round {}: {}", round,
-            ibv_wc_status_str(wc.status));
+    require(wc.status == IBV_WC_RETRY_EXC_ERR, "round {}: {}", round, ibv_wc_status_str(wc.status));
     require(completed >= 100, "round {}: no traffic before the error", round);
     break;
   }

@@ -30,7 +30,7 @@ def combinations():
 
 def command(program, options, device, port):
     table = BANDWIDTH if program.endswith("_bw") else LATENCY
-    iterations = table.get(options, 500)
+    iterations = None if "-D" in options.split() else table.get(options, 500)
     words = [program, "-d", device, "-p", port, "-F", *options.split()]
     return words if iterations is None else words + ["-n", iterations]
 
