@@ -14,7 +14,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--list", action="store_true", help="print the scenarios' names")
     parser.add_argument("--build", default="build", help="the build folder (default: build)")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="a scenario's name or a part of it")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a name or a part of it")
     arguments = parser.parse_args()
     known = scenarios.all_scenarios()
     if arguments.list:
