@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -108,12 +109,27 @@ Status export_environment(const SettingFlags& settings, const datapath::Config& 
   return Done{};
 }
 
+// execvp says EACCES when it could not look into some folder of $PATH; a shell would say that there
+// is no such command.
+bool exists_somewhere(const std::string& name) {
+  if (name.find('/') != std::string::npos) return access(name.c_str(), F_OK) == 0;
+  const char* const path = getenv("PATH");
+  std::string_view rest = path == nullptr ? "/bin:/usr/bin" : path;
+  while (!rest.empty()) {
+    const size_t colon = std::min(rest.find(':'), rest.size());
+    if (access(fmt::format("{}/{}", rest.substr(0, colon), name).c_str(), F_OK) == 0) return true;
+    rest.remove_prefix(std::min(colon + 1, rest.size()));
+  }
+  return false;
+}
+
 int become(const std::vector<std::string>& command) {
   std::vector<char*> arguments;
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   execvp(arguments[0], arguments.data());
-  const int error = errno;
+  int error = errno;
+  if (error == EACCES && !exists_somewhere(command[0])) error = ENOENT;
   spdlog::error("cannot run '{}': {}", command[0], strerror(error));
   return error == ENOENT || error == ENOTDIR ? kExitNotFound : kExitNotExecutable;
 }

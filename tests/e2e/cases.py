@@ -21,7 +21,7 @@ FABRIC_ONLY = (
     "limits", "maximum-objects", "in-use", "unsupported", "events-1000-queues",
     "async-cq-overflow", "async-destroyed", "fork",
 )
-WITHOUT_TRAFFIC = {"maximum-objects", "unsupported", "events-1000-queues"}
+WITHOUT_TRAFFIC = {"unmapped-memory", "maximum-objects", "unsupported", "events-1000-queues"}
 
 
 def run(world, name):

@@ -114,7 +114,7 @@ void placement(const Options& options, SideChannel& channel) {
   const auto side = connect_side(options, channel, context, pd, 64 * 1024, {});
   uint64_t value = 0;
   for (const uint32_t size : kSizes) {
-    for (int round = 0; round < 300; ++round) {
+    for (int round = 0; round < 100; ++round) {
       ++value;
       const auto send_value = [&] {
         for (size_t at = 0; at < size; at += 8) word_at(*side, kSource + at).store(value);
