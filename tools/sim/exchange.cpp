@@ -28,8 +28,6 @@ constexpr uint64_t kTargetOffset = 512;  // with canaries before and behind
 constexpr uint64_t kPoolOffset = 2048;
 constexpr uint64_t kPoolBytes = 4096;
 constexpr uint64_t kMaxFrames = 1'000;
-constexpr transport::AccessFlags kAllRights = transport::kLocalWrite | transport::kRemoteWrite |
-                                              transport::kRemoteRead | transport::kRemoteAtomic;
 
 ConnectionPlan exchange_plan() {
   ConnectionPlan plan;

@@ -17,6 +17,10 @@
 
 namespace uroce::sim {
 
+inline constexpr transport::AccessFlags kAllRights =
+    transport::kLocalWrite | transport::kRemoteWrite | transport::kRemoteRead |
+    transport::kRemoteAtomic;
+
 // A buffer of the application, lent by a pool of its endpoint: one scatter/gather element.
 struct Piece {
   size_t pool = 0;

@@ -6,6 +6,7 @@
 namespace uroce::sim {
 
 inline constexpr uint32_t kMillion = 1'000'000;
+inline constexpr uint32_t kPercent = kMillion / 100;
 
 // splitmix64. The standard library's distributions differ between implementations: not used.
 class Random {

@@ -8,7 +8,6 @@
 namespace uroce::sim {
 namespace {
 
-constexpr uint32_t kPercent = kMillion / 100;
 constexpr int64_t kMicrosecond = 1'000;
 constexpr int64_t kMillisecond = 1'000'000;
 

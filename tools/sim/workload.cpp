@@ -14,7 +14,6 @@ using transport::SendOpcode;
 
 namespace {
 
-constexpr uint32_t kPercent = kMillion / 100;
 constexpr uint32_t kShortCapacity = 8;  // bytes of a receive that is too small
 
 uint64_t wr_id_of(const Endpoint& end, bool receive, size_t index) {

@@ -13,8 +13,6 @@ using transport::QpState;
 
 namespace {
 
-constexpr transport::AccessFlags kAllRights = transport::kLocalWrite | transport::kRemoteWrite |
-                                              transport::kRemoteRead | transport::kRemoteAtomic;
 constexpr uint64_t kGapBytes = 64;      // between regions
 constexpr uint64_t kSmallWindow = 256;  // bytes of the regions that serve for faults
 constexpr uint64_t kPoolSlack = 4096;   // bytes
@@ -135,7 +133,8 @@ Window World::grant(Layout& layout, uint64_t length, PdId domain, transport::Acc
   // Addresses as the application has them, or as it chose (zero-based or not).
   switch (random.below(3)) {
     case 0:
-      region.iova = reinterpret_cast<uint64_t>(region.address);
+      // Not the real address: it differs from run to run, and the transcript would with it.
+      region.iova = (uint64_t{layout.host} + 0x7f) << 40 | window.offset;
       break;
     case 1:
       region.access |= transport::kZeroBased;
