@@ -145,5 +145,6 @@ class RcQueuePair final : public QueuePair {
   QpTimer timer{*this};     // at requester.deadline, or earlier
   QpAttributes attributes;  // as modified, for query and the next modify
 };
+static_assert(sizeof(RcQueuePair) <= 3072, "an idle queue pair stays small beside its rings");
 
 }  // namespace uroce::transport
