@@ -224,7 +224,7 @@ Result<std::unique_ptr<SlotClaim>> SlotClaim::claim(const RunDirectory& director
   auto table = map_table(directory, fd->get(), PROT_READ | PROT_WRITE);
   if (!table) return table.refusal();
   const int slots_fd = directory.slots_fd();
-  std::unique_ptr<SlotClaim> claim(new SlotClaim(*table, slots_fd));
+  std::unique_ptr<SlotClaim> claim(new SlotClaim(*table));
   for (const uint8_t slot : order_free_slots(**table, slots_fd)) {
     claim->lock_ = try_lock_slot(slots_fd, slot);
     if (!claim->lock_) continue;
@@ -258,11 +258,6 @@ SlotClaim::~SlotClaim() {
     lock_.reset();
   }
   munmap(table_, sizeof(SlotTable));
-}
-
-bool SlotClaim::is_alive(uint8_t slot) const {
-  const std::lock_guard guard(held_locks().mutex);
-  return lock_holder(slots_fd_, slot).has_value();
 }
 
 // Closing a file drops the locks of the closing process only: the parent's stay. The list may have

@@ -85,17 +85,13 @@ class SlotClaim {
   const SlotEntry& entry(uint8_t slot) const { return table_->entries[slot]; }
   SlotEntry& own_entry() { return table_->entries[slot_]; }
 
-  // True while some process holds the slot's lock.
-  bool is_alive(uint8_t slot) const;
-
   // In a forked child: lets go of what was inherited; the parent keeps its slot.
   void abandon_in_child();
 
  private:
-  SlotClaim(SlotTable* table, int slots_fd) : table_(table), slots_fd_(slots_fd) {}
+  explicit SlotClaim(SlotTable* table) : table_(table) {}
 
   SlotTable* table_;
-  int slots_fd_;  // the run directory's, which outlives the claim
   OwnedFd lock_;
   uint8_t slot_ = 0;
   uint32_t generation_ = 0;
