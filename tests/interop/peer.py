@@ -128,7 +128,7 @@ class GuestCommand:
     def end(self):
         """Ends it and what it started, if it still runs."""
         if self.poll() is None:
-            self.guest.run(f"kill -TERM -$(cat {self.name}.pid)").wait(20)
+            self.guest.run(f"kill -TERM -$(cat {self.name}.pid)").wait(60)
 
     def output(self):
         out = self.guest.share / f"{self.name}.out"
