@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,8 +32,9 @@ struct Buffers {
 // One call covers `size` bytes and returns something that depends on all of them.
 struct Contender {
   std::string name;
-  std::function<uint32_t(const Buffers&, size_t size)> call;
-  std::vector<double> median_gbytes;  // by size
+  uint32_t (*call)(const Buffers&, size_t size);
+  std::optional<icrc::Engine> engine;  // to be in use meanwhile
+  std::vector<double> median_gbytes;   // by size
 };
 
 uint32_t isal_crc(const std::byte* data, size_t size) {
@@ -60,15 +61,17 @@ std::vector<Contender> crc_contenders() {
   std::vector<Contender> contenders;
   for (const auto engine : engines()) {
     contenders.push_back({std::string(icrc::name_of(engine)),
-                          [engine](const Buffers& b, size_t size) {
-                            return icrc::update_with(engine, ~0u, {b.source, size});
+                          [](const Buffers& b, size_t size) {
+                            return icrc::update(~0u, {b.source, size});
                           },
+                          engine,
                           {}});
   }
-  contenders.push_back(
-      {"zlib", [](const Buffers& b, size_t size) { return zlib_crc(b.source, size); }, {}});
-  contenders.push_back(
-      {"ISA-L", [](const Buffers& b, size_t size) { return isal_crc(b.source, size); }, {}});
+  const auto add = [&](const char* name, auto call) {
+    contenders.push_back({name, call, std::nullopt, {}});
+  };
+  add("zlib", [](const Buffers& b, size_t size) { return zlib_crc(b.source, size); });
+  add("ISA-L", [](const Buffers& b, size_t size) { return isal_crc(b.source, size); });
   return contenders;
 }
 
@@ -76,24 +79,23 @@ std::vector<Contender> copy_contenders() {
   std::vector<Contender> contenders;
   for (const auto engine : engines()) {
     contenders.push_back({std::string(icrc::name_of(engine)),
-                          [engine](const Buffers& b, size_t size) {
-                            return icrc::update_copy_with(engine, ~0u, b.destination, b.source,
-                                                          size);
+                          [](const Buffers& b, size_t size) {
+                            return icrc::update_copy(~0u, b.destination, b.source, size);
                           },
+                          engine,
                           {}});
   }
-  contenders.push_back({"memcpy alone",
-                        [](const Buffers& b, size_t size) {
-                          std::memcpy(b.destination, b.source, size);
-                          return static_cast<uint32_t>(b.destination[size - 1]);
-                        },
-                        {}});
-  contenders.push_back({"memcpy, then ISA-L",
-                        [](const Buffers& b, size_t size) {
-                          std::memcpy(b.destination, b.source, size);
-                          return isal_crc(b.destination, size);
-                        },
-                        {}});
+  const auto add = [&](const char* name, auto call) {
+    contenders.push_back({name, call, std::nullopt, {}});
+  };
+  add("memcpy alone", [](const Buffers& b, size_t size) {
+    std::memcpy(b.destination, b.source, size);
+    return static_cast<uint32_t>(b.destination[size - 1]);
+  });
+  add("memcpy, then ISA-L", [](const Buffers& b, size_t size) {
+    std::memcpy(b.destination, b.source, size);
+    return isal_crc(b.destination, size);
+  });
   return contenders;
 }
 
@@ -101,6 +103,9 @@ std::vector<Contender> copy_contenders() {
 double gbytes_per_second(const Contender& contender, const Buffers& buffers, size_t size) {
   constexpr size_t kBytesBetweenClockReads = 1 << 16;
   const size_t calls = kBytesBetweenClockReads / size;
+  if (contender.engine) {
+    icrc::select(*contender.engine);
+  }
   const auto begin = Clock::now();
   auto now = begin;
   size_t bytes = 0;
