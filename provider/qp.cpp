@@ -91,7 +91,7 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* asked) {
   return out;
 }
 
-ibv_qp* create_qp_ex(ibv_context*, ibv_qp_init_attr_ex* attributes) {
+ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attributes) {
   const uint32_t surplus = attributes->comp_mask & ~kPlainExtendedAttributes;
   if (surplus == IBV_QP_INIT_ATTR_CREATE_FLAGS && attributes->create_flags == 0) {
     attributes->comp_mask &= ~surplus;
@@ -101,6 +101,9 @@ ibv_qp* create_qp_ex(ibv_context*, ibv_qp_init_attr_ex* attributes) {
   }
   if (attributes->comp_mask != IBV_QP_INIT_ATTR_PD) {
     return refuse_object({EINVAL, "create_qp_ex: IBV_QP_INIT_ATTR_PD is needed"});
+  }
+  if (!of(context).pds.contains(attributes->pd)) {
+    return refuse_object({EINVAL, "create_qp_ex: the domain is not one of this context"});
   }
   // The extended structure begins with the plain one.
   return create_qp(attributes->pd, reinterpret_cast<ibv_qp_init_attr*>(attributes));

@@ -236,6 +236,9 @@ TEST_CASE("extended creation of queue pairs takes the plain attributes only") {
   CHECK(qp != nullptr);
   attributes.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
   CHECK(refusal_of(ibv_create_qp_ex(session.context.get(), &attributes)) == EOPNOTSUPP);
+  const Session other;
+  attributes.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS;
+  CHECK(refusal_of(ibv_create_qp_ex(other.context.get(), &attributes)) == EINVAL);
   attributes.comp_mask = 0;
   CHECK(refusal_of(ibv_create_qp_ex(session.context.get(), &attributes)) == EINVAL);
 }
