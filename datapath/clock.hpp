@@ -14,6 +14,10 @@ class Clock {
 
   Instant now() const;
 
+  // The duration in ticks of the TSC, which all processes of the host share; in nanoseconds where
+  // there is no invariant one. Not negative.
+  uint64_t ticks_of(int64_t duration_ns) const;
+
  private:
   Clock();
 

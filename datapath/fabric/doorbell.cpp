@@ -11,26 +11,9 @@
 #include <x86intrin.h>
 #endif
 
+#include "datapath/clock.hpp"
+
 namespace uroce::datapath {
-
-namespace {
-
-int64_t monotonic_ns() {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<int64_t>(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
-}
-
-double measure_ticks_per_ns() {
-  constexpr int64_t kMeasuredNs = 100'000;
-  const int64_t start_ns = monotonic_ns();
-  const uint64_t start = read_ticks();
-  int64_t elapsed_ns = 0;
-  while (elapsed_ns < kMeasuredNs) elapsed_ns = monotonic_ns() - start_ns;
-  return static_cast<double>(read_ticks() - start) / static_cast<double>(elapsed_ns);
-}
-
-}  // namespace
 
 void Doorbell::arm() {
   entry_->doorbell.store(kArmed, std::memory_order_relaxed);
@@ -63,13 +46,12 @@ uint64_t read_ticks() {
 #if defined(__x86_64__)
   return __rdtsc();
 #else
-  return static_cast<uint64_t>(monotonic_ns());
+  return static_cast<uint64_t>(Clock::shared().now().ns);
 #endif
 }
 
 uint64_t ticks_of(int64_t duration_ns) {
-  static const double ticks_per_ns = measure_ticks_per_ns();
-  return static_cast<uint64_t>(static_cast<double>(duration_ns) * ticks_per_ns);
+  return Clock::shared().ticks_of(duration_ns);
 }
 
 }  // namespace uroce::datapath

@@ -42,7 +42,6 @@ class Doorbell {
 
 // A counter that all processes of the host share, fast to read: the TSC, else CLOCK_MONOTONIC.
 uint64_t read_ticks();
-// Measured once per process (0.1 ms).
 uint64_t ticks_of(int64_t duration_ns);
 
 }  // namespace uroce::datapath

@@ -209,6 +209,7 @@ void scatter_gather(const Options& options, SideChannel& channel) {
     fill_pattern({side->at(kRemote), length}, 9);
     channel.barrier();
   }
+  channel.barrier();  // the READ needs the queue pair of the peer until here
 }
 
 // Inline data is taken at post: what the program does to its buffer afterwards has no effect.
