@@ -14,6 +14,7 @@ tshark finds no malformed packet, and both sides must really have sent RoCEv2 pa
 import argparse
 import ipaddress
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -249,6 +250,7 @@ def main():
     if reason is not None:
         print(f"1..0 # SKIP {reason}")
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the folder below is removed
     builder = Path(__file__).resolve().parent / "guest" / "build_image.sh"
     subprocess.run([str(builder), str(options.image)], check=True, stdout=sys.stderr)
     report = Report()

@@ -50,12 +50,11 @@ ibv_context* open_device(const std::string& name) {
 
 }  // namespace
 
-Endpoint::Endpoint(const Settings& settings, SideChannel& channel)
-    : settings_(settings), channel_(channel) {
+Endpoint::Endpoint(const Settings& own, SideChannel& side) : settings_(own), channel_(side) {
   constexpr int kCompletions = 256;
-  context_ = open_device(settings.device);
+  context_ = open_device(own.device);
   if (context_ == nullptr) {
-    fail(settings.device.empty() ? "no RDMA device" : "no RDMA device " + settings.device);
+    fail(own.device.empty() ? "no RDMA device" : "no RDMA device " + own.device);
   }
   pd_ = ibv_alloc_pd(context_);
   cq_ = ibv_create_cq(context_, kCompletions, nullptr, nullptr, 0);

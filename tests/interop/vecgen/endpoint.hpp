@@ -42,7 +42,7 @@ inline constexpr size_t kBufferSize = kReceiveAt + kSlotSize * kSlots;
 
 class Endpoint {
  public:
-  Endpoint(const Settings& settings, SideChannel& channel);
+  Endpoint(const Settings& own, SideChannel& side);
   ~Endpoint();
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
