@@ -1,6 +1,8 @@
 // What all queue pairs of one HCA share: memory, timers, counters, events and service queues.
 #pragma once
 
+#include <algorithm>
+
 #include "transport/completion_queue.hpp"
 #include "transport/hca.hpp"
 #include "transport/memory_table.hpp"
@@ -12,7 +14,9 @@ struct Engine {
   Engine(const HcaConfig& hca_config, EventSink& event_sink)
       : config(hca_config),
         events(event_sink),
-        regions({hca_config.limits.max_mr, hca_config.limits.max_mr_size}, hca_config.seed) {}
+        regions({hca_config.limits.max_mr, hca_config.limits.max_mr_size}, hca_config.seed) {
+    config.limits.max_rd_atomic = std::min(config.limits.max_rd_atomic, kMaxFetches);
+  }
 
   HcaConfig config;
   EventSink& events;

@@ -160,7 +160,13 @@ bool RcResponder::send_atomic_response(TransmitSink& sink, FetchResource& resour
 }
 
 // The region of a READ that is being answered went away: a NAK in place of data (PROTOCOL.md 20).
+// A READ that had been answered before is dropped instead: a late copy on the wire must not end a
+// connection whose consumer took its memory back after the READ.
 void RcResponder::revoke(FetchResource& resource) {
+  if (resource.answered) {
+    finish(resource);
+    return engine_.drop(DropReason::kDuplicateRejected);
+  }
   const Psn psn = resource.cursor_psn;
   for (FetchResource& each : state_.resources) each.pending = false;
   state_.pending = 0;

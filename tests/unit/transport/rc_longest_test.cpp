@@ -1,4 +1,5 @@
-// The longest message, 2^31 bytes: PSN arithmetic at its limits, parts of READs, lengths in 32 bits.
+// The longest message, 2^31 bytes: PSN arithmetic at its limits, parts of READs, lengths in 32
+// bits.
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -213,6 +213,18 @@ TEST_CASE("17: a duplicate READ that was answered does not stand in the way of t
   CHECK(t.server.qp->state() == QpState::kRts);
 }
 
+TEST_CASE("17: a late copy of an answered READ whose region is gone is dropped, and the QP lives") {
+  TwoHcas t;
+  const Frame request = Forge(t, opcode::kReadRequest, 100).reth(0, 600).frame();
+  t.deliver(request);
+  CHECK(answers(t).size() == 3);
+  REQUIRE(t.server.hca.deregister_region(t.server_key).ok());
+  t.deliver(request);
+  CHECK(answers(t).empty());
+  CHECK(drops(t.server, DropReason::kDuplicateRejected) == 1);
+  CHECK(t.server.qp->state() == QpState::kRts);
+}
+
 TEST_CASE("18: zero-length READ and WRITE ignore R_Key and address") {
   TwoHcas t;
   Forge(t, opcode::kWriteOnly, 100, true).reth(~uint64_t{0}, 0, 0xdead).send();
