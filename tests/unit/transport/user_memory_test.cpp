@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -172,9 +173,11 @@ TEST_CASE("a reader that polls the last word sees everything before it") {
 TEST_CASE("copy_out copies what is there") {
   const std::vector<std::byte> source = pattern(100);
   for (size_t length = 0; length <= 100; ++length) {
-    std::vector<std::byte> copy(length);
+    std::vector<std::byte> copy(source.size());
     REQUIRE(copy_out(copy.data(), std::span(source).first(length)));
     CHECK(std::memcmp(copy.data(), source.data(), length) == 0);
+    CHECK(std::all_of(copy.begin() + static_cast<ptrdiff_t>(length), copy.end(),
+                      [](std::byte b) { return b == std::byte{0}; }));
   }
 }
 
