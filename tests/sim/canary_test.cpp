@@ -35,6 +35,11 @@ std::string violations_under(const Tamper& tamper) {
   return all;
 }
 
+// Offsets in the transport packet.
+constexpr size_t kFlagsByte = 1;  // solicited bit, MigReq, pad count
+constexpr size_t kPsn = 9;
+constexpr size_t kFirstExtension = transport::Bth::kSize;
+
 uint8_t opcode_of(const Frame& frame) {
   return std::to_integer<uint8_t>(frame.bytes[0]);
 }
@@ -43,6 +48,14 @@ const transport::OpcodeInfo& info_of(const Frame& frame) {
 }
 void add_to_byte(Frame& frame, size_t at, int value) {
   frame.bytes[at] = static_cast<std::byte>(std::to_integer<int>(frame.bytes[at]) + value);
+}
+
+void add_to_psn(Frame& frame, int packets) {
+  uint32_t psn = 0;
+  for (size_t i = kPsn; i < kPsn + 3; ++i)
+    psn = psn << 8 | std::to_integer<uint32_t>(frame.bytes[i]);
+  psn += static_cast<uint32_t>(packets);
+  for (size_t i = kPsn + 3; i-- > kPsn; psn >>= 8) frame.bytes[i] = static_cast<std::byte>(psn);
 }
 
 // Changes the first frame for which `concerns` holds, before the oracle of the wire sees it.
@@ -56,11 +69,6 @@ Tamper change_first(std::function<bool(const Frame&)> concerns,
   };
   return tamper;
 }
-
-// Offsets in the transport packet.
-constexpr size_t kFlagsByte = 1;  // solicited bit, MigReq, pad count
-constexpr size_t kPsnLastByte = 11;
-constexpr size_t kFirstExtension = transport::Bth::kSize;
 
 bool is_request_with_payload(const Frame& frame) {
   return info_of(frame).carries_payload && !info_of(frame).is_response &&
@@ -207,9 +215,9 @@ TEST_CASE("a request with a wrong header is found", "[canary]") {
     };
   };
   SECTION("PSN") {
-    CHECK_THAT(violations_under(change_first(is_request_with_payload,
-                                             [](Frame& f) { add_to_byte(f, kPsnLastByte, 1); })),
-               Contains("psn") || Contains("PSN"));
+    CHECK_THAT(
+        violations_under(change_first(is_request_with_payload, [](Frame& f) { add_to_psn(f, 1); })),
+        Contains("psn") || Contains("PSN"));
   }
   SECTION("solicited bit") {
     CHECK_THAT(
@@ -267,8 +275,7 @@ TEST_CASE("a request with a wrong header is found", "[canary]") {
 
 TEST_CASE("a response with a wrong header is found", "[canary]") {
   SECTION("an acknowledgement of what has not arrived") {
-    CHECK_THAT(violations_under(
-                   change_first(is_plain_ack, [](Frame& f) { add_to_byte(f, kPsnLastByte, 100); })),
+    CHECK_THAT(violations_under(change_first(is_plain_ack, [](Frame& f) { add_to_psn(f, 100); })),
                Contains("has not arrived"));
   }
   SECTION("MSN") {
@@ -285,7 +292,7 @@ TEST_CASE("a response with a wrong header is found", "[canary]") {
     CHECK_THAT(violations_under(change_first(is_plain_ack,
                                              [](Frame& f) {
                                                f.bytes[kFirstExtension] = std::byte{0x40};
-                                               add_to_byte(f, kPsnLastByte, 1);
+                                               add_to_psn(f, 1);
                                              })),
                Contains("a reserved syndrome") || Contains("MSN"));
   }
@@ -293,7 +300,7 @@ TEST_CASE("a response with a wrong header is found", "[canary]") {
     Tamper tamper;
     tamper.before_oracle = [acks = 0](Frame& frame) mutable {
       if (is_plain_ack(frame) && frame.source == 0 && ++acks == 4) {
-        add_to_byte(frame, kPsnLastByte, -100);
+        add_to_psn(frame, -100);
       }
     };
     CHECK_THAT(violations_under(tamper), Contains("acknowledges less than before"));

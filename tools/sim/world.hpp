@@ -27,6 +27,7 @@ struct CqState {
   transport::CompletionQueue* cq = nullptr;
   CqMode mode = CqMode::kPolled;
   bool armed = false;
+  bool empty_when_armed = false;
   bool poll_planned = false;
 };
 
