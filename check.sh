@@ -55,7 +55,7 @@ say "packages"
 ./tools/install-packages.sh build run test
 
 build build -Dtests=true
-run_tests build testlog
+run_tests build testlog --timeout-multiplier 4
 
 if [ "$quick" = no ]; then
   build build-asan -Dtests=true -Db_sanitize=address,undefined -Db_lundef=false

@@ -1,3 +1,4 @@
+// Calibrates the TSC against CLOCK_MONOTONIC, and converts.
 #include "datapath/clock.hpp"
 
 #include <time.h>

@@ -1,3 +1,4 @@
+// The one table of counter names.
 #include "datapath/counters.hpp"
 
 #include <fmt/format.h>

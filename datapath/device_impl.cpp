@@ -1,3 +1,4 @@
+// Control verbs under the lane lock, routes, and the end of a device.
 #include "datapath/device_impl.hpp"
 
 #include <fcntl.h>

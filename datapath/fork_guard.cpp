@@ -1,3 +1,4 @@
+// A word that the kernel wipes in forked children, and the handlers around a fork.
 #include "datapath/fork_guard.hpp"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+// Offsets, lengths and checksums of Ethernet, IP and UDP around a transport packet.
 #include "datapath/frame.hpp"
 
 #include <bit>

@@ -1,3 +1,4 @@
+// What the holder of a lane does, and how nothing is left undone when it turns away.
 #include "datapath/lane.hpp"
 
 #include <sched.h>

@@ -1,3 +1,4 @@
+// When the background thread works, steps back, yields and sleeps.
 #include "datapath/progress_thread.hpp"
 
 #include <pthread.h>
