@@ -1,5 +1,7 @@
 #!/usr/bin/python3
-"""Prints the build targets that the tests of some suites need. Usage: targets_of_suites.py BUILD SUITE..."""
+"""Prints the build targets that the tests of some suites need.
+
+Usage: targets_of_suites.py BUILD SUITE..."""
 
 import json
 import os
