@@ -68,8 +68,8 @@ class Pair:
         rows = result_rows(self.client)
         wanted = 23 if "-a" in self.options.split() else 1
         require(len(rows) == wanted, f"{len(rows)} rows instead of {wanted}: {self.client}")
-        # The last column is the message rate of bandwidth tests, a time or rate of the others; others
-        # may be rounded to 0 or, with -D, not measured.
+        # The last column is the message rate of bandwidth tests, a time or rate of the others; the
+        # rest may be rounded to 0 or, with -D, not measured.
         require(all(row[0] > 0 and row[-1] > 0 for row in rows), f"empty rows: {self.client}")
         self.check_counters()
 
