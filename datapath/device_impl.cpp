@@ -6,6 +6,8 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,6 +32,11 @@ constexpr int64_t kResolveNs = 1'000'000'000;
 // An application thread that found nothing this often in a row gives its CPU away.
 constexpr uint32_t kEmptyPollsBeforeYieldToPeer = 32;
 constexpr uint32_t kEmptyPollsBeforeYield = 512;
+// One that has waited for a millisecond or so, and was preempted meanwhile, sleeps for this long
+// instead: a yield gives nothing to processes of other sessions, and with many of them the spinners
+// starve those that they wait for.
+constexpr uint32_t kEmptyPollsBeforeSleep = 16384;
+constexpr timespec kContendedSleep{0, 50'000};
 
 uint64_t random_seed() {
   uint64_t seed = 0;
@@ -55,6 +62,22 @@ Result<std::unique_ptr<Wire>> open_wire(const Config& config, const DeviceDescri
       return open_ethdev_wire(config, self);
   }
   return Refusal{EINVAL, "no such wire"};
+}
+
+// True if the scheduler took the CPU from this thread since it was last asked.
+bool was_preempted() {
+  static thread_local int64_t seen = 0;
+  rusage usage{};
+  getrusage(RUSAGE_THREAD, &usage);
+  return std::exchange(seen, usage.ru_nivcsw) != usage.ru_nivcsw;
+}
+
+void give_cpu_away(uint32_t empty_polls) {
+  if (empty_polls >= kEmptyPollsBeforeSleep && was_preempted()) {
+    nanosleep(&kContendedSleep, nullptr);
+  } else {
+    sched_yield();
+  }
 }
 
 }  // namespace
@@ -193,7 +216,7 @@ bool DeviceImpl::progress() {
   ++empty_polls;
   const bool peer_waits = empty_polls % kEmptyPollsBeforeYieldToPeer == 0 &&
                           lane_.wire().peer_shares_cpu(lane_.application_cpu());
-  if (peer_waits || empty_polls % kEmptyPollsBeforeYield == 0) sched_yield();
+  if (peer_waits || empty_polls % kEmptyPollsBeforeYield == 0) give_cpu_away(empty_polls);
   return ran != Lane::Run::kBusy;
 }
 
