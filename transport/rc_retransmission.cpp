@@ -86,6 +86,7 @@ void RcRequester::probe() {
 
 void RcRequester::on_loss() {
   if (state_.retried || state_.una == state_.sent_end) return;
+  if (state_.wait == RequesterWait::kRnr) return;  // goes back anyway, when that is over
   state_.retried = true;
   if (state_.retries_left == 0) {
     fail_requester(engine_, qp_, CompletionStatus::kRetryExceededError);

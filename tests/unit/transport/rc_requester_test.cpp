@@ -159,6 +159,24 @@ TEST_CASE("10: an RNR NAK's timer is obeyed, and the retransmission timer does n
   CHECK(t.client.hca.counters().local_ack_timeout_err == 0);
 }
 
+TEST_CASE("10: a sequence NAK that comes late does not cut an RNR wait short") {
+  TwoHcas t;
+  REQUIRE(t.post(SendOpcode::kSend, 300) == PostError::kNone);
+  t.client.hca.poll_transmit(t.client, 64, t.now);
+  const Frame first = t.take();
+  t.deliver(t.take());
+  t.server.hca.poll_transmit(t.server, 64, t.now);
+  const Frame sequence_nak = t.take();
+  t.deliver(first);
+  t.server.hca.poll_transmit(t.server, 64, t.now);
+  t.deliver(t.take());  // the RNR NAK
+  t.deliver(sequence_nak);
+  t.advance_by(rnr_timer_ns(1) - 1);
+  CHECK(t.step().empty());
+  t.advance_by(1);
+  CHECK(t.step().size() == 2);
+}
+
 TEST_CASE("10: an RNR NAK acknowledges what came before it") {
   TwoHcas t;
   REQUIRE(t.post(SendOpcode::kRdmaWrite, 8) == PostError::kNone);
