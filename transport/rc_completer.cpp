@@ -71,8 +71,13 @@ void RcCompleter::on_rnr_nak(const PacketView& packet) {
     on_implied_nak();
     return;
   }
-  // A copy of one that is being obeyed: nothing has been sent since.
-  if (state_.wait == RequesterWait::kRnr || state_.next_psn == psn) return;
+  const int64_t wait_ns = rnr_timer_ns(aeth_value(packet.aeth.syndrome));
+  // A copy of one that is being obeyed, or has been while nothing was sent since: it is no further
+  // try, but when the wait is over it is obeyed again.
+  if (requester_.resting_after_rnr()) {
+    if (requester_.rnr_wait_over()) requester_.on_receiver_not_ready(wait_ns);
+    return;
+  }
   if (qp_.connection.rnr_retry != 7) {  // 7: without end (IBTA 9.7.5.2.8)
     if (state_.rnr_retries_left == 0) {
       fail_requester(engine_, qp_, CompletionStatus::kRnrRetryExceededError);
@@ -80,7 +85,7 @@ void RcCompleter::on_rnr_nak(const PacketView& packet) {
     }
     --state_.rnr_retries_left;
   }
-  requester_.on_receiver_not_ready(rnr_timer_ns(aeth_value(packet.aeth.syndrome)));
+  requester_.on_receiver_not_ready(wait_ns);
 }
 
 void RcCompleter::on_nak(const PacketView& packet) {

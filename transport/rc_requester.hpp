@@ -36,6 +36,15 @@ class RcRequester {
   void on_loss();
   // An RNR NAK for una: nothing leaves for that long.
   void on_receiver_not_ready(int64_t wait_ns);
+  // True from an RNR NAK until the next packet leaves.
+  bool resting_after_rnr() const {
+    return state_.wait == RequesterWait::kRnr ||
+           (state_.wait == RequesterWait::kNothing && state_.una != state_.sent_end &&
+            state_.next_psn == state_.una);
+  }
+  bool rnr_wait_over() const {
+    return state_.wait != RequesterWait::kRnr || state_.deadline <= now_;
+  }
   // Reports SQD's end once everything started is acknowledged.
   void check_drained();
   // True if a turn could have something to send.

@@ -8,35 +8,6 @@ using namespace uroce;
 using namespace uroce::transport;
 using namespace uroce::transport::test;
 
-namespace {
-
-void number(std::vector<std::byte>& memory) {
-  for (size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>(i * 5 + i / 256);
-}
-
-// Loses the frames whose transcript lines are listed, each once.
-auto losing(Transcript lines) {
-  return [lines](const Frame& frame) mutable {
-    const auto found = std::find(lines.begin(), lines.end(), describe(frame));
-    if (found == lines.end()) return false;
-    lines.erase(found);
-    return true;
-  };
-}
-
-SendRequest plain(TwoHcas& t, SendOpcode opcode, std::span<const Sge> sges) {
-  SendRequest request;
-  request.wr_id = t.next_wr_id++;
-  request.sges = sges;
-  request.opcode = opcode;
-  request.flags = kSignaled;
-  request.remote_address = reinterpret_cast<uint64_t>(t.server_memory.data());
-  request.rkey = {t.server_key.value};
-  return request;
-}
-
-}  // namespace
-
 TEST_CASE("7: PSNs wrap in the middle of SENDs, WRITEs and READs") {
   for (uint32_t start = 0xfffffa; start <= 0xffffff; ++start) {
     TwoHcas t({.client_psn = start, .server_psn = start});
@@ -157,6 +128,44 @@ TEST_CASE("10: an RNR NAK's timer is obeyed, and the retransmission timer does n
   t.advance_by(1);
   CHECK(t.run() == Transcript{"> SEND_ONLY 100 8B ack", "< ACK 100"});
   CHECK(t.client.hca.counters().local_ack_timeout_err == 0);
+}
+
+TEST_CASE("10: a second RNR NAK is no further try, but when the wait is over it is obeyed") {
+  TwoHcas t({.rnr_retry = 1});
+  REQUIRE(t.post(SendOpcode::kSend, 8) == PostError::kNone);
+  t.client.hca.poll_transmit(t.client, 64, t.now);
+  t.deliver(t.take());
+  t.server.hca.poll_transmit(t.server, 64, t.now);
+  const Frame rnr_nak = t.take();
+  t.deliver(rnr_nak);
+  t.advance_by(5000);
+  t.deliver(rnr_nak);  // changes nothing
+  t.now = t.now + 5000;
+  t.deliver(rnr_nak);  // waits again
+  t.advance_by(9999);
+  CHECK(t.step().empty());
+  t.advance_by(1);
+  t.deliver(rnr_nak);  // and again
+  CHECK(t.step().empty());
+  REQUIRE(t.post_receive(8) == PostError::kNone);
+  t.advance_by(10'000);
+  CHECK(t.run() == Transcript{"> SEND_ONLY 100 8B ack", "< ACK 100"});
+}
+
+TEST_CASE("10: an RNR NAK is obeyed though a sequence NAK came just before it") {
+  TwoHcas t;
+  REQUIRE(t.post(SendOpcode::kSend, 300) == PostError::kNone);
+  t.client.hca.poll_transmit(t.client, 64, t.now);
+  const Frame first = t.take();
+  t.deliver(t.take());
+  t.server.hca.poll_transmit(t.server, 64, t.now);
+  t.deliver(first);
+  t.server.hca.poll_transmit(t.server, 64, t.now);
+  t.deliver(t.take());  // the sequence NAK
+  t.deliver(t.take());  // the RNR NAK, before the repetition left
+  CHECK(t.step().empty());
+  t.advance_by(rnr_timer_ns(1));
+  CHECK(t.step().size() == 2);
 }
 
 TEST_CASE("10: a sequence NAK that comes late does not cut an RNR wait short") {
@@ -347,117 +356,4 @@ TEST_CASE("solicited marks the last packet of what completes a receive, never a 
   CHECK(solicited(SendOpcode::kSend) == std::vector{false, true});
   CHECK(solicited(SendOpcode::kRdmaWriteWithImm) == std::vector{false, true});
   CHECK(solicited(SendOpcode::kRdmaWrite) == std::vector{false, false});
-}
-
-TEST_CASE("an unsignalled tail costs no ACK, and is probed when nothing follows") {
-  TwoHcas t;
-  REQUIRE(t.post(SendOpcode::kRdmaWrite, 8, 0) == PostError::kNone);
-  CHECK(t.run() == Transcript{"> RDMA_WRITE_ONLY 100 8B"});
-  CHECK(t.run_to_end() == Transcript{"> RDMA_WRITE_ONLY 100 8B ack", "< ACK 100"});
-  CHECK(t.client.hca.counters().local_ack_timeout_err == 0);
-}
-
-TEST_CASE("a lost unsignalled tail is found by the probe") {
-  TwoHcas t;
-  t.lose = losing({"> RDMA_WRITE_ONLY 100 8B"});
-  number(t.client_memory);
-  REQUIRE(t.post(SendOpcode::kRdmaWrite, 8, 0) == PostError::kNone);
-  REQUIRE(t.post(SendOpcode::kRdmaWrite, 8, 0, 64) == PostError::kNone);
-  t.run_to_end();
-  CHECK(std::memcmp(t.client_memory.data(), t.server_memory.data(), 8) == 0);
-  CHECK(std::memcmp(t.client_memory.data(), t.server_memory.data() + 64, 8) == 0);
-}
-
-TEST_CASE("a probe of memory that was taken back is left out") {
-  TwoHcas t;
-  REQUIRE(t.post(SendOpcode::kRdmaWrite, 8, 0) == PostError::kNone);
-  t.run();
-  REQUIRE(t.client.hca.deregister_region(t.client_key).ok());
-  CHECK(t.run_to_end().empty());
-  CHECK(t.client.qp->state() == QpState::kRts);
-}
-
-TEST_CASE("max_rd_atomic bounds READs and ATOMICs in flight") {
-  TwoHcas t({.max_rd_atomic = 2});
-  for (int i = 0; i < 4; ++i) REQUIRE(t.post(SendOpcode::kRdmaRead, 8) == PostError::kNone);
-  CHECK(t.step() == Transcript{"> RDMA_READ_REQUEST 100 8B ack", "> RDMA_READ_REQUEST 101 8B ack"});
-  t.run();
-  CHECK(t.client.poll().size() == 4);
-}
-
-TEST_CASE("a READ larger than the window is asked for in parts") {
-  TwoHcas t;
-  number(t.server_memory);
-  REQUIRE(t.post(SendOpcode::kRdmaRead, 500 * 256 + 3) == PostError::kNone);
-  CHECK(t.step() == Transcript{"> RDMA_READ_REQUEST 100 65536B ack"});
-  t.run();
-  CHECK(t.client.poll().at(0).byte_length == 500 * 256 + 3);
-  CHECK(t.client.hca.counters().tx_retransmitted_packets == 0);
-  CHECK(std::memcmp(t.client_memory.data(), t.server_memory.data(), 500 * 256 + 3) == 0);
-}
-
-TEST_CASE("the window bounds packets in flight, shrinks at a loss and asks when it fills") {
-  TwoHcas t;
-  REQUIRE(t.post(SendOpcode::kRdmaWrite, 1u << 20) == PostError::kNone);
-  size_t sent = 0;
-  for (int i = 0; i < 100; ++i) sent += t.client.hca.poll_transmit(t.client, 64, t.now);
-  CHECK(sent == 256);
-  CHECK(t.link.back().view().bth.ack_request);
-  t.link.clear();  // all lost
-  t.advance_by(5'000'000);
-  sent = 0;
-  for (int i = 0; i < 100; ++i) sent += t.client.hca.poll_transmit(t.client, 64, t.now);
-  CHECK(sent == 128);
-  t.run_to_end();
-  CHECK(t.client.poll().at(0).status == CompletionStatus::kSuccess);
-}
-
-TEST_CASE("a sink that refuses parks the queue pair until the next poll") {
-  TwoHcas t;
-  t.client.room = 1;
-  REQUIRE(t.post(SendOpcode::kRdmaWrite, 600) == PostError::kNone);
-  CHECK(t.client.hca.poll_transmit(t.client, 64, t.now) == 1);
-  CHECK(t.client.hca.transmit_parked());
-  CHECK_FALSE(t.client.hca.transmit_pending());
-  t.client.room = 100;
-  CHECK(t.client.hca.poll_transmit(t.client, 64, t.now) == 2);
-  CHECK_FALSE(t.client.hca.transmit_parked());
-}
-
-TEST_CASE("many queue pairs share a burst") {
-  TwoHcas t;
-  const auto [other, far] = t.connect({});
-  const Sge piece = TwoHcas::sge(t.client_memory, t.client_key, 0, 256 * 40);
-  SendRequest request = plain(t, SendOpcode::kRdmaWrite, {&piece, 1});
-  REQUIRE(t.post(request) == PostError::kNone);
-  REQUIRE(other->post_send(request) == PostError::kNone);
-  t.client.hca.activate(*other, t.now);
-  CHECK(t.client.hca.poll_transmit(t.client, 32, t.now) == 32);
-  size_t first = 0;
-  for (const Frame& frame : t.link) {
-    first += frame.view().bth.destination_qpn == t.server.qp->qpn() ? 1 : 0;
-  }
-  CHECK(first == 16);
-}
-
-TEST_CASE("SQD finishes what was started, holds the rest and reports that it is drained") {
-  TwoHcas t;
-  REQUIRE(t.post(SendOpcode::kRdmaWrite, 600) == PostError::kNone);
-  t.client.hca.poll_transmit(t.client, 1, t.now);
-  QpAttributes attributes;
-  attributes.state = QpState::kSqd;
-  attributes.sqd_async_notify = true;
-  REQUIRE(
-      t.client.hca.modify_qp(*t.client.qp, attributes, kQpState | kQpEnSqdAsyncNotify, t.now).ok());
-  REQUIRE(t.post(SendOpcode::kRdmaWrite, 8) == PostError::kNone);
-  CHECK(t.client.events.empty());
-  CHECK(t.run().size() == 4);
-  REQUIRE(t.client.events.size() == 1);
-  CHECK(t.client.events[0].type == AsyncEventType::kSqDrained);
-  CHECK(t.client.events[0].subject == &t.client);
-  CHECK(t.client.poll().size() == 1);
-  attributes.state = QpState::kRts;
-  REQUIRE(t.client.hca.modify_qp(*t.client.qp, attributes, kQpState, t.now).ok());
-  CHECK(t.run().size() == 2);
-  CHECK(t.client.poll().size() == 1);
 }

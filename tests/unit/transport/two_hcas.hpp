@@ -327,4 +327,31 @@ class TwoHcas {
 
 using Transcript = std::vector<std::string>;
 
+// Gives every byte a value of its own place.
+inline void number(std::vector<std::byte>& memory) {
+  for (size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>(i * 5 + i / 256);
+}
+
+// Loses the frames whose transcript lines are listed, each once.
+inline auto losing(Transcript lines) {
+  return [lines](const Frame& frame) mutable {
+    const auto found = std::find(lines.begin(), lines.end(), describe(frame));
+    if (found == lines.end()) return false;
+    lines.erase(found);
+    return true;
+  };
+}
+
+// A signalled request between the starts of both memories.
+inline SendRequest plain(TwoHcas& t, SendOpcode opcode, std::span<const Sge> sges) {
+  SendRequest request;
+  request.wr_id = t.next_wr_id++;
+  request.sges = sges;
+  request.opcode = opcode;
+  request.flags = kSignaled;
+  request.remote_address = reinterpret_cast<uint64_t>(t.server_memory.data());
+  request.rkey = {t.server_key.value};
+  return request;
+}
+
 }  // namespace uroce::transport::test
