@@ -125,8 +125,8 @@ bool FabricWire::wait_resolved(const Path& path, int64_t timeout_ns) {
 }
 
 std::byte* FabricWire::reserve(const Path&, Qpn destination_qpn, size_t size) {
-  if (exchange_.pending()) [[unlikely]]
-    adopt_changes();
+  if (exchange_.pending() || retire_pending_) [[unlikely]]
+    settle_links();
   const uint8_t peer = slot_of(destination_qpn);
   TxLink* const link = tx_by_slot_[peer];
   if (link == nullptr) [[unlikely]]
@@ -135,7 +135,7 @@ std::byte* FabricWire::reserve(const Path&, Qpn destination_qpn, size_t size) {
   reserved_ = link;
   if (room == nullptr && link->producer.broken()) [[unlikely]] {
     ++counters_.rx_corrupt;
-    drop_tx(link);
+    give_up(*link);
     return swallow(0);
   }
   return room;
@@ -204,8 +204,8 @@ void FabricWire::look_after(TxLink& link, uint64_t now) {
 }
 
 bool FabricWire::kick() {
-  if (exchange_.pending()) [[unlikely]]
-    adopt_changes();
+  if (exchange_.pending() || retire_pending_) [[unlikely]]
+    settle_links();
   if (watched_.empty()) return false;
   const uint64_t now = read_ticks();
   std::erase_if(watched_, [&](TxLink* link) {
@@ -216,8 +216,8 @@ bool FabricWire::kick() {
 }
 
 size_t FabricWire::receive(std::span<Frame> out) {
-  if (exchange_.pending() || retire_rx_) [[unlikely]]
-    adopt_changes();
+  if (exchange_.pending() || retire_pending_) [[unlikely]]
+    settle_links();
   size_t received = 0;
   const size_t count = rx_links_.size();
   for (size_t i = 0; i < count && received < out.size(); ++i) {
@@ -230,7 +230,7 @@ size_t FabricWire::receive(std::span<Frame> out) {
       count_received(out.subspan(received, more));
       received += more;
     } else if (link.closing) {
-      retire_rx_ = true;
+      retire_pending_ = true;
     }
     if (link.consumer.broken() && !link.closing) [[unlikely]] {
       ++counters_.rx_corrupt;
@@ -251,37 +251,46 @@ void FabricWire::release() {
   borrowed_.clear();
 }
 
-// Takes what the control thread has to say, if no ring is in use at this moment.
+// New links are taken at once, even in the middle of a burst: a frame to a peer that has just been
+// connected must not be swallowed. Links that are gone stay mapped until nothing uses a ring.
+void FabricWire::settle_links() {
+  if (exchange_.pending()) adopt_changes();
+  if (retire_pending_ && dirty_.empty() && borrowed_.empty()) retire_links();
+}
+
 void FabricWire::adopt_changes() {
-  if (!dirty_.empty() || !borrowed_.empty()) return;
-  reserved_ = nullptr;
   LinkExchange::Changes changes = exchange_.take();
   for (auto& link : changes.new_tx) {
-    if (TxLink* const former = tx_by_slot_[link->slot]) drop_tx(former);
+    if (TxLink* const former = tx_by_slot_[link->slot]) give_up(*former);
     tx_by_slot_[link->slot] = link.get();
     tx_links_.push_back(std::move(link));
   }
   for (auto& link : changes.new_rx) rx_links_.push_back(std::move(link));
   for (const uint64_t id : changes.gone) {
     const auto tx = std::ranges::find(tx_links_, id, &TxLink::id);
-    if (tx != tx_links_.end()) drop_tx(tx->get());
+    if (tx != tx_links_.end()) give_up(**tx);
     const auto rx = std::ranges::find(rx_links_, id, &RxLink::id);
     if (rx != rx_links_.end()) (*rx)->closing = true;
   }
-  std::erase_if(rx_links_, [&](const std::unique_ptr<RxLink>& link) {
-    return link->closing && link->consumer.is_empty();
-  });
-  retire_rx_ = false;
-  first_rx_ = 0;
+  retire_pending_ = true;
 }
 
-void FabricWire::drop_tx(TxLink* link) {
-  if (tx_by_slot_[link->slot] == link) tx_by_slot_[link->slot] = nullptr;
-  if (reserved_ == link) reserved_ = nullptr;
-  std::erase(watched_, link);
-  std::erase(dirty_, link);
-  std::erase_if(tx_links_,
-                [link](const std::unique_ptr<TxLink>& owned) { return owned.get() == link; });
+// Sends nothing more through a link.
+void FabricWire::give_up(TxLink& link) {
+  if (tx_by_slot_[link.slot] == &link) tx_by_slot_[link.slot] = nullptr;
+  link.gone = true;
+  retire_pending_ = true;
+}
+
+void FabricWire::retire_links() {
+  if (reserved_ != nullptr && reserved_->gone) reserved_ = nullptr;
+  std::erase_if(watched_, [](const TxLink* link) { return link->gone; });
+  std::erase_if(tx_links_, [](const std::unique_ptr<TxLink>& link) { return link->gone; });
+  std::erase_if(rx_links_, [](const std::unique_ptr<RxLink>& link) {
+    return link->closing && link->consumer.is_empty();
+  });
+  retire_pending_ = false;
+  first_rx_ = 0;
 }
 
 bool FabricWire::peer_shares_cpu(int cpu) const {
@@ -308,7 +317,7 @@ void FabricWire::close_gracefully(int64_t linger_ns) {
   const auto linger_ticks = static_cast<int64_t>(ticks_of(linger_ns));
   constexpr timespec kPause{0, 50'000};
   for (;;) {
-    if (exchange_.pending()) adopt_changes();
+    settle_links();
     if (is_drained(true) || static_cast<int64_t>(read_ticks() - start) >= linger_ticks) break;
     nanosleep(&kPause, nullptr);
   }

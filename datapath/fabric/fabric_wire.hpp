@@ -57,8 +57,10 @@ class FabricWire final : public Wire {
  private:
   static constexpr size_t kScratchBytes = RingLayout::kMaxFrame;
 
+  void settle_links();
   void adopt_changes();
-  void drop_tx(TxLink* link);
+  void give_up(TxLink& link);
+  void retire_links();
   std::byte* swallow(uint8_t slot);
   void look_after(TxLink& link, uint64_t now);
   void count_received(std::span<const Frame> frames);
@@ -81,7 +83,7 @@ class FabricWire final : public Wire {
   std::vector<std::unique_ptr<RxLink>> rx_links_;
   size_t first_rx_ = 0;            // where the next receive begins, for fairness
   std::vector<RxLink*> borrowed_;  // with frames that were received and not released
-  bool retire_rx_ = false;         // some closing ring is empty, or broken
+  bool retire_pending_ = false;    // some link is gone, or closing and perhaps empty
   std::vector<TxLink*> dirty_;
   std::vector<TxLink*> watched_;
   TxLink* reserved_ = nullptr;  // null: the scratch buffer

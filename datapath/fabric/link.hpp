@@ -29,6 +29,7 @@ struct TxLink {
   RingMemory memory;
   RingProducer producer;
   Doorbell doorbell;          // the peer's
+  bool gone = false;          // nothing more is sent: retire when no ring is in use
   bool dirty = false;         // has committed frames that are not published
   bool watched = false;       // the peer may have to be woken for what was published
   uint64_t look_at_tick = 0;  // when to look again, if watched

@@ -23,18 +23,12 @@ constexpr const char* kTableName = "slot-table";
 constexpr mode_t kFileMode = 0600;
 constexpr int kLockAttempts = 10'000;  // of 200 us each: a claim takes less than a millisecond
 
-struct FileIdentity {
-  dev_t device;
-  ino_t inode;
-  bool operator==(const FileIdentity&) const = default;
-};
-
-// The slot locks of this process. Opening and closing one of these files would drop its lock, so
-// they are known by identity and never opened again; all opening, locking and closing of lock files
-// happens under the mutex.
+// The slot locks of this process, all fabrics'. Opening and closing one of these files would drop
+// its lock, so they are never opened again; all opening, locking and closing of lock files happens
+// under the mutex.
 struct HeldLocks {
   std::mutex mutex;
-  std::vector<FileIdentity> files;
+  std::vector<SlotLock> locks;
 };
 
 // Never destroyed: devices may be closed by other static destructors.
@@ -42,6 +36,21 @@ HeldLocks& held_locks() {
   static auto* const locks = new HeldLocks;
   return *locks;
 }
+
+// The lock files of one fabric.
+struct LockFiles {
+  explicit LockFiles(int directory_fd) : fd(directory_fd) {
+    struct stat status {};
+    fstat(fd, &status);
+    device = status.st_dev;
+    inode = status.st_ino;
+  }
+  SlotLock lock_of(uint8_t slot) const { return {device, inode, slot}; }
+
+  int fd;
+  dev_t device;
+  ino_t inode;
+};
 
 struct flock whole_file(short type) {
   struct flock lock {};
@@ -51,22 +60,18 @@ struct flock whole_file(short type) {
 }
 
 // The process that holds the slot's lock, if any. Under held_locks().mutex.
-std::optional<pid_t> lock_holder(int slots_fd, uint8_t slot) {
-  const std::string name = RunDirectory::lock_name(slot);
-  struct stat status {};
-  if (fstatat(slots_fd, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return std::nullopt;
-  if (std::ranges::count(held_locks().files, FileIdentity{status.st_dev, status.st_ino}) != 0) {
-    return getpid();
-  }
-  const OwnedFd fd(openat(slots_fd, name.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+std::optional<pid_t> lock_holder(const LockFiles& files, uint8_t slot) {
+  if (std::ranges::count(held_locks().locks, files.lock_of(slot)) != 0) return getpid();
+  const OwnedFd fd(
+      openat(files.fd, RunDirectory::lock_name(slot).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   struct flock lock = whole_file(F_WRLCK);
   if (!fd || fcntl(fd.get(), F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) return std::nullopt;
   return lock.l_pid;
 }
 
-bool is_any_slot_held(int slots_fd) {
+bool is_any_slot_held(const LockFiles& files) {
   for (size_t slot = 1; slot < kSlotCount; ++slot) {
-    if (lock_holder(slots_fd, static_cast<uint8_t>(slot))) return true;
+    if (lock_holder(files, static_cast<uint8_t>(slot))) return true;
   }
   return false;
 }
@@ -146,7 +151,7 @@ Result<OwnedFd> open_table(const RunDirectory& directory) {
   }
   if (status.st_size == sizeof(SlotTable) && is_our_layout(header)) return fd;
   if (status.st_size != 0) {
-    if (is_any_slot_held(directory.slots_fd())) {
+    if (is_any_slot_held(LockFiles(directory.slots_fd()))) {
       return Refusal{
           EPROTO, fmt::format("fabric {} is in use by processes that speak {}, this program speaks "
                               "fabric protocol {} ({}): stop them or choose another UROCE_FABRIC",
@@ -175,13 +180,13 @@ void mark_free(SlotTable& table, SlotEntry& entry) {
 }
 
 // Free slots, least recently freed first. Slots of the dead are noticed, and count as freed, now.
-std::vector<uint8_t> order_free_slots(SlotTable& table, int slots_fd) {
+std::vector<uint8_t> order_free_slots(SlotTable& table, const LockFiles& files) {
   std::vector<uint8_t> free_slots;
   for (size_t i = 1; i < kSlotCount; ++i) {
     const auto slot = static_cast<uint8_t>(i);
     SlotEntry& entry = table.entries[slot];
     if (entry.held != 0) {
-      if (lock_holder(slots_fd, slot)) continue;
+      if (lock_holder(files, slot)) continue;
       mark_free(table, entry);
     }
     free_slots.push_back(slot);
@@ -211,7 +216,7 @@ std::string read_text(const char* text, size_t bytes) {
 }  // namespace
 
 std::string_view build_name() {
-  return "uroce 0.1.0";
+  return "uroce " UROCE_VERSION;
 }
 
 Result<std::unique_ptr<SlotClaim>> SlotClaim::claim(const RunDirectory& directory,
@@ -223,15 +228,14 @@ Result<std::unique_ptr<SlotClaim>> SlotClaim::claim(const RunDirectory& director
   if (!fd) return fd.refusal();
   auto table = map_table(directory, fd->get(), PROT_READ | PROT_WRITE);
   if (!table) return table.refusal();
-  const int slots_fd = directory.slots_fd();
+  const LockFiles files(directory.slots_fd());
   std::unique_ptr<SlotClaim> claim(new SlotClaim(*table));
-  for (const uint8_t slot : order_free_slots(**table, slots_fd)) {
-    claim->lock_ = try_lock_slot(slots_fd, slot);
-    if (!claim->lock_) continue;
+  for (const uint8_t slot : order_free_slots(**table, files)) {
+    claim->lock_file_ = try_lock_slot(files.fd, slot);
+    if (!claim->lock_file_) continue;
     claim->slot_ = slot;
-    struct stat status {};
-    fstat(claim->lock_.get(), &status);
-    held_locks().files.push_back({status.st_dev, status.st_ino});
+    claim->lock_ = files.lock_of(slot);
+    held_locks().locks.push_back(claim->lock_);
     SlotEntry& entry = claim->own_entry();
     copy_text(device, entry.device, sizeof entry.device);
     copy_text(program_invocation_short_name, entry.command, sizeof entry.command);
@@ -249,13 +253,11 @@ Result<std::unique_ptr<SlotClaim>> SlotClaim::claim(const RunDirectory& director
 }
 
 SlotClaim::~SlotClaim() {
-  if (lock_) {
+  if (lock_file_) {
     const std::lock_guard guard(held_locks().mutex);
-    struct stat status {};
-    fstat(lock_.get(), &status);
-    std::erase(held_locks().files, FileIdentity{status.st_dev, status.st_ino});
+    std::erase(held_locks().locks, lock_);
     mark_free(*table_, own_entry());
-    lock_.reset();
+    lock_file_.reset();
   }
   munmap(table_, sizeof(SlotTable));
 }
@@ -264,7 +266,7 @@ SlotClaim::~SlotClaim() {
 // been in the hands of a thread that does not exist here, so it is made anew, not cleared.
 void SlotClaim::abandon_in_child() {
   new (&held_locks()) HeldLocks;
-  lock_.reset();
+  lock_file_.reset();
 }
 
 Result<std::vector<SlotHolder>> list_held_slots(const RunDirectory& directory) {
@@ -287,12 +289,13 @@ Result<std::vector<SlotHolder>> list_held_slots(const RunDirectory& directory) {
   }
   auto table = map_table(directory, fd->get(), PROT_READ);
   if (!table) return table.refusal();
+  const LockFiles files(directory.slots_fd());
   const std::lock_guard guard(held_locks().mutex);
   for (size_t i = 1; i < kSlotCount; ++i) {
     const auto slot = static_cast<uint8_t>(i);
     const SlotEntry& entry = (*table)->entries[slot];
     if (entry.held == 0) continue;
-    const std::optional<pid_t> pid = lock_holder(directory.slots_fd(), slot);
+    const std::optional<pid_t> pid = lock_holder(files, slot);
     if (!pid) continue;
     holders.push_back({slot, read_text(entry.device, sizeof entry.device), *pid,
                        read_text(entry.command, sizeof entry.command), entry.generation});

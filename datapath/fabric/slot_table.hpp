@@ -68,6 +68,14 @@ struct SlotHolder {
   uint32_t generation = 0;
 };
 
+// Names a slot's lock within this process: the directory of its lock file, and the slot.
+struct SlotLock {
+  dev_t device = 0;
+  ino_t directory = 0;
+  uint8_t slot = 0;
+  bool operator==(const SlotLock&) const = default;
+};
+
 // A held slot and the mapped table. Destruction frees the slot.
 class SlotClaim {
  public:
@@ -92,7 +100,8 @@ class SlotClaim {
   explicit SlotClaim(SlotTable* table) : table_(table) {}
 
   SlotTable* table_;
-  OwnedFd lock_;
+  OwnedFd lock_file_;
+  SlotLock lock_;
   uint8_t slot_ = 0;
   uint32_t generation_ = 0;
 };

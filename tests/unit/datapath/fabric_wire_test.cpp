@@ -1,6 +1,7 @@
 // The fabric as a wire: frames between two endpoints of one process, and to oneself.
 #include "datapath/fabric/fabric_wire.hpp"
 
+#include <algorithm>
 #include <thread>
 
 #include "tests/unit/datapath/fabric_fixture.hpp"
@@ -231,6 +232,41 @@ TEST_CASE("a peer that is stopped keeps its frames until it goes on") {
   Texts heard;
   CHECK(eventually([&] { return !(heard = receive_texts(*a)).empty(); }));
   CHECK(heard == Texts{"echo 1"});
+}
+
+TEST_CASE("many processes on one device, one killed at a time, reach a common peer") {
+  TemporaryFabric fabric;
+  auto a = fabric.open(0);
+  constexpr size_t kProcesses = 12;
+  std::vector<std::unique_ptr<ChildProcess>> children;
+  std::vector<Qpn> qpns;
+  for (size_t i = 0; i < kProcesses; ++i) {
+    children.push_back(
+        std::make_unique<ChildProcess>([&](auto say) { echo(fabric, a->slot(), say); }));
+  }
+  for (const auto& child : children) qpns.push_back(Qpn::of(child->listen(), 1));
+  while (!children.empty()) {
+    for (const Qpn to : qpns) {
+      auto path = a->open_path(fabric.address(0, 1), to);
+      REQUIRE(a->wait_resolved(**path, kPatience));
+      REQUIRE(send_text(*a, **path, to, fmt::format("{}", to.value)));
+    }
+    a->flush();
+    Texts heard;
+    CHECK(eventually([&] {
+      for (std::string& text : receive_texts(*a)) heard.push_back(std::move(text));
+      return heard.size() >= qpns.size();
+    }));
+    std::ranges::sort(heard);
+    Texts expected;
+    for (const Qpn to : qpns) expected.push_back(fmt::format("echo {}", to.value));
+    std::ranges::sort(expected);
+    CHECK(heard == expected);
+    children.back()->kill_now();
+    children.pop_back();
+    qpns.pop_back();
+  }
+  CHECK(a->counters().tx_dropped == 0);
 }
 
 TEST_CASE("a forked child lets go of a wire, and its parent's peers notice nothing") {
