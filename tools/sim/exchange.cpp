@@ -82,7 +82,8 @@ class ExchangeRig::Impl final : private Observer {
     wire_oracle_.on_transmit(sides_[host.index()].end, view, clock_.now());
   }
   void on_receive(Host& host, const transport::PacketView& packet) override {
-    wire_oracle_.on_arrival(sides_[host.index()].end, packet, clock_.now());
+    Endpoint& end = sides_[host.index()].end;
+    if (end.qp->state() != QpState::kError) wire_oracle_.on_arrival(end, packet, clock_.now());
   }
 
   void build(uint8_t index);

@@ -83,7 +83,8 @@ void Simulation::on_transmit(Host& host, const transport::OutgoingPacket& packet
 
 void Simulation::on_receive(Host& host, const transport::PacketView& packet) {
   Endpoint* to = world_.find(host, packet.bth.destination_qpn);
-  if (to == nullptr || to->forgotten) return;
+  // One in ERROR hears nothing any more.
+  if (to == nullptr || to->forgotten || to->qp->state() == transport::QpState::kError) return;
   wire_oracle_.on_arrival(*to, packet, world_.clock.now());
 }
 
