@@ -22,10 +22,13 @@ Simulation::Simulation(const Scenario& scenario, const Tamper* tamper, Transcrip
 Report Simulation::run() {
   start();
   run_until_idle();
-  for (Connection& connection : world_.connections) {
-    if (!connection.closed) plan_tear_down(connection, 0);
+  // A connection that is taken down may come back once.
+  for (int round = 0; round < 2; ++round) {
+    for (Connection& connection : world_.connections) {
+      if (!connection.closed) plan_tear_down(connection, 0);
+    }
+    run_until_idle();
   }
-  run_until_idle();
   if (world_.verdict.ok()) judge_the_end();
   if (world_.verdict.ok()) release_everything();
   report_.violations = world_.verdict.violations();

@@ -15,7 +15,7 @@ class Workload {
   explicit Workload(World& world) : world_(world) {}
 
   // Posts one operation if the queue and the buffers have room; false if not. `last`: nothing
-  // follows that could stand for its completion, so it is signaled.
+  // follows that could stand for its completion, so it is signaled, most often.
   bool post_operation(Endpoint& end, bool last);
   // Posts one receive if the queue and the buffers have room; false if not.
   bool post_receive(Endpoint& end);
