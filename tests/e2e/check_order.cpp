@@ -175,6 +175,7 @@ void completion_order(const Options& options, SideChannel& channel) {
       require(wc.wr_id == i && wc.byte_len == i * 37, "receive {} of {}", wc.wr_id, wc.byte_len);
     }
   }
+  channel.barrier();  // the last requests need the queue pair of the peer until here
 }
 
 constexpr std::array kCases = {

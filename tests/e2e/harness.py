@@ -142,18 +142,22 @@ class Program:
         require(found == status, f"ended with {found} instead of {status}: {self}")
         return self
 
-    def listens_on(self, port):
-        """True when the program, in its own network namespace, accepts on the port."""
+    def tcp_sockets(self):
+        """(local port, remote port, state) of all sockets in the program's network namespace."""
         for table in ("tcp", "tcp6"):
             try:
                 text = Path(f"/proc/{self.pid}/net/{table}").read_text(encoding="ascii")
             except OSError:
                 continue
             for line in text.splitlines()[1:]:
-                fields = line.split()
-                if fields[3] == "0A" and int(fields[1].rsplit(":", 1)[1], 16) == port:
-                    return True
-        return False
+                _, local, remote, state = line.split()[:4]
+                yield int(local.rsplit(":", 1)[1], 16), int(remote.rsplit(":", 1)[1], 16), state
+
+    def listens_on(self, port):
+        return any(local == port and state == "0A" for local, _, state in self.tcp_sockets())
+
+    def is_connected_to(self, port):
+        return any(remote == port and state == "01" for _, remote, state in self.tcp_sockets())
 
     def wait_listening(self, port, seconds=20):
         deadline = time.monotonic() + seconds

@@ -20,8 +20,9 @@ def main():
     if arguments.list:
         print("\n".join(known))
         return 0
-    exact = [name for name in arguments.names if name in known]
-    chosen = exact or [name for name in known if any(part in name for part in arguments.names)]
+    chosen = [name for name in known
+              if any(name == word or (word not in known and word in name)
+                     for word in arguments.names)]
     if not chosen:
         print(f"no scenario is called {arguments.names}; see --list")
         return 1
